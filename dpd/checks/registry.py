@@ -1,0 +1,133 @@
+"""How a rule is declared, and how all of them are run."""
+
+import functools
+import importlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from datetime import date
+from typing import Any, Final
+
+from dpd.environment.environment import Environment
+from dpd.finding import Finding, Level, shown
+
+FAMILIES: Final = (
+    "instances", "placement", "addresses", "capacity", "memory", "parallelism", "operator", "runtime",
+    "names", "secrets", "kubernetes", "lustre", "buckets", "security_groups", "network", "cluster", "sources",
+)  # fmt: skip
+"""Modules of this package that hold rules over an environment, in the order of the table of checks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a rule may know besides the environment. The clock is injected so that the same input gives the same output."""
+
+    today: date
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What a rule yields: one place that breaks it. ``level`` overrides the rule's own."""
+
+    path: str
+    message: str
+    fix: str
+    value: Any = None
+    limit: str = ""
+    level: Level | None = None
+
+
+Rule = Callable[[Environment, Context], Iterable[Problem]]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A rule with what ``dpd explain`` says about it.
+
+    ``why`` says what happens on a real cluster when the rule is broken; ``link`` is the document that states the
+    rule; ``seen_in`` are public reports of people who met the failure.
+    """
+
+    id: str
+    title: str
+    level: Level
+    why: str
+    link: str
+    family: str
+    rule: Rule
+    seen_in: tuple[str, ...] = ()
+
+    def findings(self, environment: Environment, context: Context) -> Iterator[Finding]:
+        """Run the rule."""
+        for problem in self.rule(environment, context):
+            yield Finding(
+                id=self.id,
+                level=problem.level or self.level,
+                path=problem.path,
+                message=problem.message,
+                value=shown(problem.value, key=problem.path.rsplit(".", 1)[-1]),
+                limit=problem.limit,
+                fix=problem.fix,
+                link=self.link,
+            )
+
+
+_CHECKS: Final[dict[str, Check]] = {}
+
+
+def check(
+    id: str, title: str, *, why: str, link: str, level: Level = Level.ERROR, seen_in: tuple[str, ...] = ()
+) -> Callable[[Rule], Rule]:
+    """Register a rule. Raises ``ValueError`` when the id is taken."""
+
+    def register(rule: Rule) -> Rule:
+        if id in _CHECKS:
+            raise ValueError(f"two checks are called {id}")
+        family = rule.__module__.rsplit(".", 1)[-1]
+        _CHECKS[id] = Check(id=id, title=title, level=level, why=why, link=link, family=family, rule=rule, seen_in=seen_in)
+        return rule
+
+    return register
+
+
+@functools.cache
+def _load() -> None:
+    for family in FAMILIES:
+        importlib.import_module(f"dpd.checks.{family}")
+
+
+def checks() -> tuple[Check, ...]:
+    """All rules over an environment, by family and id."""
+    _load()
+    return tuple(sorted(_CHECKS.values(), key=lambda check: (FAMILIES.index(check.family), check.id)))
+
+
+def run(environment: Environment, context: Context) -> list[Finding]:
+    """Every finding about one environment, with the user's acknowledgements applied."""
+    findings = [finding for check in checks() for finding in check.findings(environment, context)]
+    return acknowledged(environment, findings)
+
+
+UNUSED_ACKNOWLEDGEMENT: Final = "ACK001"
+
+
+def acknowledged(environment: Environment, findings: list[Finding]) -> list[Finding]:
+    """Mark the findings that the file accepts, and report acknowledgements that accept nothing."""
+    used: set[int] = set()
+    result = []
+    for finding in findings:
+        for index, entry in enumerate(environment.acknowledge):
+            if entry.id == finding.id and entry.path in (None, finding.path):
+                used.add(index)
+                finding = replace(finding, acknowledged=entry.reason)
+                break
+        result.append(finding)
+    for index, entry in enumerate(environment.acknowledge):
+        if index not in used:
+            result.append(
+                Finding(
+                    id=UNUSED_ACKNOWLEDGEMENT, level=Level.WARNING, path=f"acknowledge[{index}]", value=shown(entry.id),
+                    message="accepts a finding that does not occur", fix="remove the entry, or correct its id or path",
+                    link="docs/checks.md",
+                )
+            )  # fmt: skip
+    return result

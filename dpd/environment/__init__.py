@@ -1,0 +1,1 @@
+"""What the user writes: one environment file, as types. One module per concept."""

@@ -1,0 +1,211 @@
+"""An endpoint: one model, served by a prefill role and a decode role behind a router."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from dpd.environment.model import Model, SecretKey
+from dpd.environment.types import Arn, DnsLabel, ImageDigest, Many, Part, Positive, Raw, Text
+
+RoutingStrategy = Literal["prefix_aware", "kv_aware", "session", "round_robin"]
+EnvironmentVariables = dict[Annotated[Text, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=256)], Annotated[str, Field(max_length=4096)] | SecretKey]
+
+
+class CloudWatchTrigger(Part):
+    """A CloudWatch metric that scales a role."""
+
+    namespace: Text
+    """Metric namespace."""
+    metric: Text
+    """Metric name."""
+    target: Annotated[float, Field(gt=0, strict=False)]
+    """Value per replica to hold."""
+    statistic: Literal["Average", "Sum", "Maximum", "Minimum", "SampleCount"] = "Average"
+    """Statistic of the metric."""
+    period_seconds: Annotated[int, Field(ge=1, le=86400)] = 300
+    """Period of one data point: 1, 5, 10, 30 or a multiple of 60."""
+    dimensions: Annotated[dict[Text, Text], Field(max_length=30)] = {}
+    """Metric dimensions."""
+
+
+class PrometheusTrigger(Part):
+    """A query against Amazon Managed Prometheus that scales a role."""
+
+    workspace_url: Annotated[Text, Field(pattern=r"^https://aps-workspaces\.[a-z0-9-]+\.amazonaws\.com/workspaces/ws-[A-Za-z0-9-]+$")]
+    """Workspace URL, with nothing after the workspace id: the operator accepts no other Prometheus."""
+    query: Text
+    """PromQL expression with a scalar result."""
+    target: Annotated[float, Field(gt=0, strict=False)]
+    """Value per replica to hold."""
+
+
+class Autoscaling(Part):
+    """How the replicas of a role follow the load."""
+
+    min_replicas: Annotated[int, Field(ge=0, le=6758)]
+    """Fewest replicas."""
+    max_replicas: Annotated[int, Field(ge=1, le=6758)]
+    """Most replicas. GPUs and addresses are reserved for them."""
+    cloudwatch: Annotated[Many[CloudWatchTrigger], Field(max_length=100)] = ()
+    """CloudWatch triggers."""
+    prometheus: Annotated[Many[PrometheusTrigger], Field(max_length=100)] = ()
+    """Prometheus triggers."""
+    scale_down_stabilization_seconds: Annotated[int, Field(ge=0, le=3600)] = 300
+    """How long the load must be lower before a replica goes."""
+
+
+class Role(Part):
+    """The prefill or the decode side of an endpoint."""
+
+    group: DnsLabel
+    """Instance group the pods run on."""
+    replicas: Annotated[int, Field(ge=1, le=6758)]
+    """Pods."""
+    tensor_parallel: Annotated[int, Field(ge=1, le=64)]
+    """GPUs per pod, and the vLLM tensor parallel size."""
+    efa_devices: Annotated[int, Field(ge=0, le=64)] | None = None
+    """EFA devices per pod. Default: the share that belongs to the pod's GPUs."""
+    cpus: Annotated[int, Field(ge=1, le=448)] | None = None
+    """CPUs per pod. Default: the share that belongs to the pod's GPUs, less a reserve for the node."""
+    memory_gib: Annotated[int, Field(ge=1, le=32768)] | None = None
+    """Memory per pod. Default: the share that belongs to the pod's GPUs, less a reserve for the node."""
+    gpu_memory_utilization: Annotated[float, Field(gt=0, lt=1)] = 0.75
+    """Share of GPU memory for weights and KV cache. The decode role also holds the PD buffer, outside this share."""
+    max_concurrent_sequences: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    """vLLM `--max-num-seqs`. Default: 16 for prefill, 32 for decode (AWS's tuning table)."""
+    max_surge: Annotated[int, Field(ge=0, le=6758)] = 0
+    """Extra pods during a rolling update. More than 0 needs that many spare GPUs."""
+    autoscaling: Autoscaling | None = None
+    """Autoscaling of the role. Default: none."""
+    extra_args: Many[Annotated[str, Field(max_length=4096)]] = ()
+    """More vLLM arguments. Flags that the tool derives may not be repeated here."""
+    node_selector: Annotated[dict[str, str], Field(max_length=50)] = {}
+    """More node labels to select. The group is always selected."""
+
+
+class Routing(Part):
+    """Which requests go through a prefiller, and to which pod."""
+
+    threshold_tokens: Annotated[int, Field(ge=0, le=100_000_000)]
+    """Estimated prompt length (characters // 4) from which a request goes through a prefiller; 0 is always."""
+    strategy: RoutingStrategy
+    """How the router picks a pod."""
+    api: Literal["chat_completions", "completions"] = "chat_completions"
+    """The OpenAI path that the endpoint is invoked on."""
+    inference_gateway: bool = False
+    """Whether the operator's Inference Gateway fronts the endpoint. It cannot front a disaggregated one."""
+
+
+class KvCache(Part):
+    """KV cache: the hand-over buffer and the tiers behind GPU memory."""
+
+    buffer_gib: Annotated[int, Field(ge=1, le=1024)]
+    """GPU memory per tensor parallel rank of a decoder in which incoming KV waits (`PD_BUFFER_SIZE`)."""
+    cpu_tier: bool
+    """Whether KV that leaves the GPU is kept in the pod's CPU memory."""
+    cpu_tier_gib: Annotated[int, Field(ge=1, le=4096)] = 5
+    """CPU memory per tensor parallel rank for that tier; 5 is LMCache's own default."""
+    shared_tier: Literal["none", "tiered_storage"] | Annotated[Text, Field(pattern=r"^rediss?://[A-Za-z0-9.-]+:[0-9]{1,5}$")] = "none"
+    """A tier that all pods share: `tiered_storage` (HyperPod managed), or a `redis://host:port` in the VPC."""
+    dtype: Literal["auto", "fp8", "fp8_e4m3", "fp8_e5m2"] = "auto"
+    """KV cache data type of both roles; `auto` is the model's."""
+    block_size: Literal[16, 32, 64, 128] | None = None
+    """KV cache block size in tokens of both roles. Default: vLLM's own."""
+
+
+class Objectives(Part):
+    """What the endpoint promises. One place: gate, alarms and planner read it."""
+
+    ttft_p99_ms: Positive
+    """Time to first token, 99th percentile, in milliseconds."""
+    itl_p99_ms: Positive
+    """Inter-token latency, 99th percentile, in milliseconds."""
+
+
+class Image(Part):
+    """The serving image of both roles."""
+
+    repository: Annotated[Text, Field(pattern=r"^[a-z0-9.-]+(?::[0-9]+)?(?:/[a-z0-9._-]+)+$", max_length=255)]
+    """Registry and repository, without tag or digest."""
+    tag: Annotated[Text, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$")]
+    """Tag."""
+    digest: ImageDigest | None = None
+    """Digest. With it the tag cannot move underneath."""
+    lmcache: Annotated[Text, Field(pattern=r"^[0-9]+\.[0-9]+\.[0-9]+$")]
+    """LMCache version in the image."""
+    vllm: Annotated[Text, Field(pattern=r"^[0-9]+\.[0-9]+\.[0-9]+$")]
+    """vLLM version in the image."""
+    nixl: Annotated[Text, Field(pattern=r"^[0-9]+\.[0-9]+\.[0-9]+$")]
+    """NIXL version in the image."""
+
+
+class CustomCertificate(Part):
+    """A certificate of your own for the load balancer."""
+
+    acm_arn: Annotated[Arn, Field(pattern=r"^arn:aws:acm:[a-z0-9-]+:[0-9]{12}:certificate/[a-fA-F0-9-]+$")]
+    """ACM certificate with its chain, in the environment's Region."""
+    domain_name: Annotated[Text, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)+$", max_length=253)]
+    """Domain name, lower case, no wildcard."""
+    hosted_zone_id: Annotated[Text, Field(pattern=r"^Z[A-Z0-9]+$")] | None = None
+    """Route 53 zone in which the operator makes the record."""
+
+
+class Exposure(Part):
+    """How clients outside the cluster reach the endpoint. The in-cluster Service always exists."""
+
+    sagemaker_endpoint: Annotated[Text, Field(pattern=r"^[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}$", max_length=63)] | None = None
+    """Name of a SageMaker endpoint to register. Default: none."""
+    certificate: CustomCertificate | None = None
+    """Certificate of the load balancer. Default: one that the operator signs itself."""
+
+
+class RawFields(Part):
+    """A way out: fields of the backend's own resource that this file has no word for."""
+
+    spec: Raw = {}
+    """Merged into the resource's `spec` last. Known fields are checked; unknown ones need a reason."""
+    unknown_fields_reason: Text | None = None
+    """Why fields that the known schema does not have are expected to exist on the cluster."""
+
+
+class Endpoint(Part):
+    """One model behind one router."""
+
+    name: DnsLabel
+    """Name of the endpoint; objects, Services and the SageMaker resources derive theirs from it."""
+    namespace: DnsLabel
+    """Kubernetes namespace."""
+    backend: Literal["operator"]
+    """What runs the roles: `operator` is the HyperPod inference operator (`pdSpec`)."""
+    model: Model
+    """The model."""
+    image: Image | None = None
+    """Serving image. Default: the one that AWS names for disaggregated serving."""
+    prefill: Role
+    """The role that reads prompts."""
+    decode: Role
+    """The role that writes answers."""
+    routing: Routing
+    """Routing between the roles."""
+    kv: KvCache
+    """KV cache and hand-over."""
+    objectives: Objectives
+    """Latency objectives."""
+    environment: Annotated[EnvironmentVariables, Field(max_length=200)] = {}
+    """More environment variables for both roles: text, or a reference to a Secret."""
+    exposure: Exposure = Exposure()
+    """How clients outside the cluster reach it."""
+    deploy_timeout_seconds: Annotated[int, Field(ge=60, le=86400)] | None = None
+    """How long the operator waits for the endpoint. Default: derived from the weights, at least 3600."""
+    raw: RawFields = RawFields()
+    """Fields of the InferenceEndpointConfig that this file has no word for."""
+
+    @property
+    def roles(self) -> tuple[tuple[str, Role], tuple[str, Role]]:
+        """Both roles with their names, prefill first."""
+        return ("prefill", self.prefill), ("decode", self.decode)
+
+    @property
+    def served_name(self) -> str:
+        """The `model` that clients name in requests."""
+        return self.model.served_name or self.name

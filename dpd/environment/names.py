@@ -1,0 +1,186 @@
+"""The only place that makes a name or a label.
+
+Every name that AWS or Kubernetes sees is a function of the environment file, so that two synths agree and a
+check can measure it. Names that a service limits are checked by ``dpd.checks.names`` against the limits here.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from dpd.environment.endpoint import Endpoint
+from dpd.environment.environment import Environment
+
+NETWORK, STORAGE, EKS, HYPERPOD, ADDONS, SERVING = PARTS = ("network", "storage", "eks", "hyperpod", "addons", "serving")
+
+OPERATOR_NAMESPACE: Final = "hyperpod-inference-system"
+OPERATOR_SERVICE_ACCOUNT: Final = "hyperpod-inference-controller-manager"
+LOAD_BALANCER_SERVICE_ACCOUNT: Final = "aws-load-balancer-controller"
+KEDA_SERVICE_ACCOUNT: Final = "keda-operator"
+HYPERPOD_NAMESPACE: Final = "aws-hyperpod"
+OPERATOR_ROLE_PREFIX: Final = "SageMakerHyperPodInference"
+INSTANCE_GROUP_LABEL: Final = "sagemaker.amazonaws.com/instance-group-name"
+INSTANCE_TYPE_LABEL: Final = "node.kubernetes.io/instance-type"
+NODE_HEALTH_TAINT: Final = "sagemaker.amazonaws.com/node-health-status"
+NODE_READER_GROUP: Final = "dpd:node-readers"
+MANAGED_BY: Final = "hyperpod-dpd"
+
+SERVICE_NAME_LIMIT: Final = 63
+STACK_NAME_LIMIT: Final = 128
+BUCKET_NAME_LIMIT: Final = 63
+ROLE_NAME_LIMIT: Final = 64
+CLUSTER_NAME_LIMIT: Final = 63
+CONTAINER_NAME_LIMIT: Final = 63
+LABEL_VALUE_LIMIT: Final = 63
+
+
+def dns_name(*parts: str) -> str:
+    """Join parts to a DNS label (RFC 1123): lower case, everything else becomes '-'. Raises ``ValueError`` beyond 63."""
+    text = re.sub(r"[^a-z0-9]+", "-", "-".join(parts).lower()).strip("-")
+    if not 1 <= len(text) <= SERVICE_NAME_LIMIT:
+        raise ValueError(f"the name {text[:80]!r} has {len(text)} characters; 1 to {SERVICE_NAME_LIMIT} are allowed")
+    return text
+
+
+def label_value(text: str) -> str:
+    """Make any text a legal label value: at most 63 of letters, digits, '-', '_' and '.', ends alphanumeric."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", text)[:LABEL_VALUE_LIMIT].strip("-_.")
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Every name that one environment makes in AWS."""
+
+    app: str
+    environment: str
+    account: str
+    region: str
+
+    @classmethod
+    def of(cls, environment: Environment) -> "Names":
+        """The names of an environment."""
+        return cls(environment.app, environment.name, environment.account, environment.region)
+
+    @property
+    def prefix(self) -> str:
+        """``<app>-<environment>``."""
+        return f"{self.app}-{self.environment}"
+
+    def stack(self, part: str) -> str:
+        """Name of the stack of one part."""
+        return f"{self.prefix}-{part}"
+
+    @property
+    def stage(self) -> str:
+        """Id of the CDK stage: the environment's name."""
+        return self.environment
+
+    @property
+    def eks_cluster(self) -> str:
+        """Name of the EKS cluster."""
+        return self.prefix
+
+    @property
+    def hyperpod_cluster(self) -> str:
+        """Name of the HyperPod cluster."""
+        return self.prefix
+
+    @property
+    def operator_role(self) -> str:
+        """Name of the operator's execution role; the add-on and its policy demand the prefix."""
+        return f"{OPERATOR_ROLE_PREFIX}-{self.prefix}-{self.region}"
+
+    @property
+    def model_bucket(self) -> str:
+        """Bucket of model weights and checkpoints."""
+        return f"{self.prefix}-models-{self.account}-{self.region}"
+
+    @property
+    def tls_bucket(self) -> str:
+        """Bucket into which the operator writes certificates; its managed policy only knows ``hyperpod-tls*``."""
+        return f"hyperpod-tls-{self.prefix}-{self.account}-{self.region}"
+
+    @property
+    def lifecycle_bucket(self) -> str:
+        """Bucket of lifecycle scripts; the managed node policy only reads ``sagemaker-*``."""
+        return f"sagemaker-{self.prefix}-{self.account}-{self.region}"
+
+    @property
+    def log_bucket(self) -> str:
+        """Bucket of S3 server access logs."""
+        return f"{self.prefix}-logs-{self.account}-{self.region}"
+
+    @property
+    def buckets(self) -> tuple[str, ...]:
+        """All bucket names."""
+        return self.model_bucket, self.tls_bucket, self.lifecycle_bucket, self.log_bucket
+
+    @property
+    def longest_stack(self) -> str:
+        """The longest stack name."""
+        return max((self.stack(part) for part in PARTS), key=len)
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointNames:
+    """Every name that the operator and this tool make for one endpoint."""
+
+    endpoint: str
+    namespace: str
+
+    @classmethod
+    def of(cls, endpoint: Endpoint) -> "EndpointNames":
+        """The names of an endpoint."""
+        return cls(endpoint.name, endpoint.namespace)
+
+    @property
+    def resource(self) -> str:
+        """Name of the InferenceEndpointConfig."""
+        return self.endpoint
+
+    @property
+    def routing_service(self) -> str:
+        """Name of the router's Service (made by the operator)."""
+        return f"{self.endpoint}-{self.namespace}-routing-service"
+
+    @property
+    def routing_host(self) -> str:
+        """In-cluster host name of the router."""
+        return f"{self.routing_service}.{OPERATOR_NAMESPACE}.svc.cluster.local"
+
+    @property
+    def ingress(self) -> str:
+        """Name of the Ingress (made by the operator)."""
+        return f"alb-{self.endpoint}-{self.namespace}"
+
+    def workload(self, role: str) -> str:
+        """Name of a role's Deployment and of its main container (made by the operator): ``prefill-…``, ``decode-…``."""
+        return f"{role}-{self.endpoint}"
+
+    @property
+    def router(self) -> str:
+        """Name of the router's Deployment (made by the operator)."""
+        return f"{self.endpoint}-{self.namespace}-router"
+
+    @property
+    def lustre_claim(self) -> str:
+        """Name of the namespace's claim on the Lustre file system."""
+        return "lustre-models"
+
+    def labels(self) -> dict[str, str]:
+        """Labels of every object that belongs to the endpoint."""
+        return {
+            "app.kubernetes.io/name": self.endpoint,
+            "app.kubernetes.io/part-of": self.namespace,
+            "app.kubernetes.io/managed-by": MANAGED_BY,
+        }
+
+
+def lustre_volume(environment_prefix: str, namespace: str) -> str:
+    """Name of the PersistentVolume (cluster-wide) behind a namespace's claim on Lustre."""
+    return dns_name(environment_prefix, namespace, "lustre")
+
+
+def cluster_labels() -> dict[str, str]:
+    """Labels of objects that belong to the cluster and not to an endpoint."""
+    return {"app.kubernetes.io/part-of": MANAGED_BY, "app.kubernetes.io/managed-by": MANAGED_BY}

@@ -1,0 +1,92 @@
+"""The storage part: buckets, Lustre and the encryption key."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from dpd.environment.network import SecurityGroupId
+from dpd.environment.types import Arn, AvailabilityZoneId, BucketName, Part, Positive, Region, Text
+
+S3Prefix = Annotated[Text, Field(pattern=r"^[A-Za-z0-9!_.*'()-]+(?:/[A-Za-z0-9!_.*'()-]+)*/?$")]
+LustrePath = Annotated[Text, Field(pattern=r"^(?:/[A-Za-z0-9._-]+)+$", max_length=4096)]
+
+
+class ExistingBucket(Part):
+    """A bucket to adopt."""
+
+    existing: BucketName
+    """Bucket name."""
+    region: Region
+    """Region of the bucket. It must be the environment's."""
+    kms_key_arn: Arn | None = None
+    """Key of its default encryption when that is SSE-KMS with a customer-managed key."""
+
+
+class ModelStore(Part):
+    """Where model weights lie in S3."""
+
+    bucket: Literal["create"] | ExistingBucket
+    """`create`, or a bucket to adopt."""
+
+
+class DataRepositoryLink(Part):
+    """A link between a prefix of the model bucket and a directory of the Lustre file system."""
+
+    prefix: S3Prefix
+    """Prefix in the model bucket."""
+    path: LustrePath
+    """Directory on the file system. Not the root: `/` would overlap every later link."""
+    delete: bool = False
+    """Whether deletions on one side are repeated on the other. New and changed files always are."""
+
+
+class ExistingLustre(Part):
+    """A Lustre file system to adopt."""
+
+    file_system_id: Annotated[Text, Field(pattern=r"^fs-[0-9a-f]{8,17}$")]
+    """File system id."""
+    dns_name: Text
+    """DNS name, as `describe-file-systems` prints it."""
+    mount_name: Annotated[Text, Field(pattern=r"^[A-Za-z0-9_-]{1,8}$")]
+    """Lustre mount name, as `describe-file-systems` prints it."""
+    availability_zone_id: AvailabilityZoneId
+    """AZ id of its subnet."""
+    capacity_gib: Positive
+    """Storage capacity."""
+    security_group_id: SecurityGroupId
+    """Its security group. The tool adds the rules that let the nodes in."""
+
+
+class Lustre(Part):
+    """FSx for Lustre: either `capacity_gib` and `throughput_mbps_per_tib`, or `existing`."""
+
+    capacity_gib: Positive | None = None
+    """Storage capacity in GiB."""
+    throughput_mbps_per_tib: Positive | None = None
+    """Throughput per TiB of storage: 125, 250, 500 or 1000."""
+    efa: bool = False
+    """Whether clients mount over EFA. Cannot be changed later, and needs larger capacity steps."""
+    metadata_iops: Positive | None = None
+    """Provisioned metadata operations per second. Default: automatic."""
+    link: DataRepositoryLink | None = None
+    """Link to the model bucket."""
+    existing: ExistingLustre | None = None
+    """A file system to adopt."""
+
+
+class ExistingKey(Part):
+    """A KMS key to adopt."""
+
+    existing: Arn
+    """Key ARN. Its policy must let CloudWatch Logs of the Region use it."""
+
+
+class Storage(Part):
+    """Everything that outlives a deployment. Made resources are retained when a stack is deleted."""
+
+    models: ModelStore
+    """The model bucket."""
+    lustre: Lustre | None = None
+    """A Lustre file system. Default: none."""
+    encryption_key: Literal["create"] | ExistingKey = "create"
+    """The customer-managed key for buckets, Lustre, logs and Kubernetes secrets."""

@@ -1,0 +1,106 @@
+"""What a check, a schema error or a rendering rule says to the user, in one shape."""
+
+import re
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any, Final
+
+HIDDEN: Final = "(hidden)"
+_LONGEST_VALUE: Final = 120
+
+# Shapes of credentials that people paste into configuration files by mistake: Hugging Face, AWS access
+# key ids, OpenAI-style keys, GitHub tokens, Slack tokens, JSON web tokens and PEM private keys.
+_SECRET_VALUE: Final = re.compile(
+    r"hf_[A-Za-z0-9]{8,}|(?:AKIA|ASIA)[A-Z0-9]{12,}|\bsk-[A-Za-z0-9_-]{8,}|gh[pousr]_[A-Za-z0-9]{20,}"
+    r"|github_pat_[A-Za-z0-9_]{20,}|xox[abprs]-[A-Za-z0-9-]{8,}|eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{5,}"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----"
+)
+_SECRET_KEY: Final = re.compile(
+    r"(?:^|[_.-])(?:TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|ACCESS_?KEY(?:_ID)?|PRIVATE_?KEY|CREDENTIALS?|KEY)$",
+    re.IGNORECASE,
+)
+
+
+class Level(StrEnum):
+    """How much a finding weighs. Only errors stop a synth or make a command exit with 1."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    INFO = "info"
+
+
+_ORDER: Final = {Level.ERROR: 0, Level.WARNING: 1, Level.INFO: 2}
+
+
+def looks_like_secret(text: str) -> bool:
+    """Say whether a text has the shape of a well-known credential."""
+    return _SECRET_VALUE.search(text) is not None
+
+
+def names_a_secret(key: str) -> bool:
+    """Say whether a key (an environment variable, a YAML key) usually holds a credential."""
+    return _SECRET_KEY.search(key) is not None
+
+
+def shown(value: Any, *, key: str = "") -> str:
+    """Render a user's value for a message: one line, shortened, and never a credential."""
+    if value is None:
+        return ""
+    text = " ".join(str(value).split())
+    if looks_like_secret(text) or (key and isinstance(value, str) and names_a_secret(key)):
+        return HIDDEN
+    if len(text) > _LONGEST_VALUE:
+        return f"{text[:60]}… ({len(text):,} characters)"
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong, or worth knowing, about one place of one file.
+
+    ``path`` is the dotted path of the field in the environment file (``endpoints[0].kv.buffer_gib``),
+    ``value`` what stands there, ``limit`` what would be allowed, ``fix`` what to do, ``link`` where it is
+    explained. ``acknowledged`` carries the reason when the user accepted the finding in the file.
+    """
+
+    id: str
+    level: Level
+    path: str
+    message: str
+    value: str = ""
+    limit: str = ""
+    fix: str = ""
+    link: str = ""
+    file: str = ""
+    line: int = 0
+    acknowledged: str = ""
+
+    @property
+    def stops(self) -> bool:
+        """Whether this finding must stop a synth."""
+        return self.level is Level.ERROR and not self.acknowledged
+
+    def at(self, file: str, line: int) -> "Finding":
+        """The same finding with the place in the file filled in."""
+        return replace(self, file=file, line=line)
+
+    def as_dict(self) -> dict[str, str | int]:
+        """The machine-readable form (``dpd check --json``)."""
+        return {
+            "id": self.id,
+            "level": self.level.value,
+            "file": self.file,
+            "line": self.line,
+            "path": self.path,
+            "message": self.message,
+            "value": self.value,
+            "limit": self.limit,
+            "fix": self.fix,
+            "link": self.link,
+            "acknowledged": self.acknowledged,
+        }
+
+
+def in_order(findings: list[Finding]) -> list[Finding]:
+    """Sort findings: by file, errors first, then by place and id. The order never depends on the input's."""
+    return sorted(findings, key=lambda f: (f.file, _ORDER[f.level], f.line, f.path, f.id, f.message))

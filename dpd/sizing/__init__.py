@@ -1,0 +1,1 @@
+"""Pure arithmetic on models, memory, links, addresses and cost. No input or output."""

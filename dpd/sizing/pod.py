@@ -1,0 +1,69 @@
+"""What one pod of a role gets of its node: GPUs, EFA devices, CPUs, memory."""
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+from dpd.catalog.instances import Instance
+from dpd.environment.endpoint import KvCache, Role
+
+NODE_RESERVED_CPUS: Final = 8
+"""CPUs left to the kubelet, device plugins, CSI drivers and agents of a GPU node (our choice; AWS publishes none)."""
+NODE_RESERVED_MEMORY_GIB: Final = 64
+"""Memory left to the same, in GiB (our choice)."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodShape:
+    """Requests of one pod; requests equal limits."""
+
+    gpus: int
+    efa_devices: int
+    cpus: int
+    memory_gib: int
+
+
+def efa_share(instance: Instance, gpus: int) -> int:
+    """EFA devices that belong to ``gpus`` GPUs of a node: ``EFA per node x GPUs / GPUs per node``, rounded down.
+
+    A node of p5.48xlarge has 32 devices for 8 GPUs, so 4 for each GPU. Returns 0 where the catalog knows no EFA or
+    the share is less than one device; the checks say so.
+    """
+    if not instance.efa or not instance.gpus:
+        return 0
+    return instance.efa * min(gpus, instance.gpus) // instance.gpus
+
+
+def cpu_share(instance: Instance, gpus: int) -> int:
+    """CPUs of a pod with ``gpus`` GPUs, after the reserve of the node; at least 1."""
+    usable = max(1, instance.vcpus - NODE_RESERVED_CPUS)
+    return max(1, usable * gpus // max(1, instance.gpus))
+
+
+def memory_share_gib(instance: Instance, gpus: int) -> int:
+    """Memory of a pod with ``gpus`` GPUs in GiB, after the reserve of the node; at least 1."""
+    reserve = min(NODE_RESERVED_MEMORY_GIB, instance.memory_gib / 4)
+    return max(1, math.floor((instance.memory_gib - reserve) * gpus / max(1, instance.gpus)))
+
+
+def pod_shape(role: Role, instance: Instance) -> PodShape:
+    """Requests of a role's pods on an instance type: what the file says, else the GPU share of the node."""
+    gpus = role.tensor_parallel
+    return PodShape(
+        gpus=gpus,
+        efa_devices=efa_share(instance, gpus) if role.efa_devices is None else role.efa_devices,
+        cpus=role.cpus or cpu_share(instance, gpus),
+        memory_gib=role.memory_gib or memory_share_gib(instance, gpus),
+    )
+
+
+def host_memory_floor_gib(role: Role, kv: KvCache, *, weight_gib: float) -> int:
+    """Least host memory of a pod in GiB.
+
+    The CPU tier of every rank, the largest share of the weights that is read at once (one rank's), 2 GiB of shared
+    memory and 4 GiB of process memory for each rank, and 8 GiB for the server and sidecars. A container below it is
+    killed, and its peers report a network fault.
+    """
+    ranks = role.tensor_parallel
+    tier = kv.cpu_tier_gib * ranks if kv.cpu_tier else 0
+    return math.ceil(tier + weight_gib / ranks + 6 * ranks + 8)
