@@ -23,7 +23,7 @@ _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
 class Part(BaseModel):
     """A piece of the environment file: unknown keys are refused, nothing is coerced, nothing changes later."""
 
-    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 def _dns_label(text: str) -> str:

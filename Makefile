@@ -1,0 +1,55 @@
+# `make synth` and `make test` are all a new machine needs: Python 3.11 or newer, and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.stamp
+# Synthesis never calls AWS: no instance metadata, no look-ups, no notices.
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+export AWS_EC2_METADATA_DISABLED := true
+export CDK_DISABLE_CLI_TELEMETRY := true
+export PYTHONDONTWRITEBYTECODE :=
+
+.PHONY: help setup synth test lint types unit docs bench lock clean
+
+help:  ## What can be made
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /\1\t/' | expand -t 10
+
+setup: $(STAMP)  ## The virtual environment and the CDK command line, from the lock files
+
+$(STAMP): requirements.lock package-lock.json pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; found " + sys.version.split()[0])'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	$(BIN)/npm ci --silent --no-audit --no-fund
+	ln -sf ../../node_modules/.bin/cdk $(BIN)/cdk
+	@touch $(STAMP)
+
+synth: setup  ## Synthesize every environment, warnings are errors
+	cdk synth --strict --quiet --no-notices
+	@echo "Templates: cdk.out/   Manifests: cdk.out/manifests/<environment>/<endpoint>/"
+
+test: setup lint types unit  ## Everything that CI runs
+
+lint: setup
+	ruff check .
+	ruff format --check .
+
+types: setup
+	mypy
+
+unit: setup
+	pytest
+
+docs: setup  ## Write the generated parts of the docs again
+	python -m commands.docs
+
+bench: setup  ## Measure speed and memory beside their yardsticks
+	python -m bench
+
+lock:  ## Resolve the lock files again (needs uv)
+	uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header -o requirements.lock
+	npm install --package-lock-only --silent
+
+clean:  ## Remove what was made
+	rm -rf $(VENV) node_modules cdk.out build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,55 @@
+"""Shared by all tests: the smallest edit of a good environment, and what the checks say of it."""
+
+import copy
+from datetime import date
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from dpd.checks.registry import Context, run
+from dpd.environment.environment import Environment
+from dpd.environment.load import _path
+from dpd.finding import Finding
+
+ROOT: Final = Path(__file__).parent.parent
+TODAY: Final = date(2026, 11, 29)
+REMOVE: Final = object()
+"""As a new value: take the field away."""
+
+
+def base() -> dict[str, Any]:
+    """The content of the shipped dev environment, free to edit."""
+    content = yaml.safe_load((ROOT / "environments" / "dev.yaml").read_text(encoding="utf-8"))
+    assert isinstance(content, dict)
+    return content
+
+
+def edited(changes: dict[str, Any], content: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Copy a file's content with some fields changed: ``{"endpoints[0].decode.replicas": 2}``. Missing parents are made."""
+    result = copy.deepcopy(base() if content is None else content)
+    for dotted, value in changes.items():
+        *parents, last = _path(dotted)
+        place: Any = result
+        for part in parents:
+            if isinstance(part, str) and isinstance(place, dict) and place.get(part) is None:
+                place[part] = {}
+            place = place[part]
+        if value is REMOVE:
+            del place[last]
+        elif isinstance(place, list) and last == len(place):
+            place.append(value)
+        else:
+            place[last] = copy.deepcopy(value)
+    return result
+
+
+def environment(changes: dict[str, Any] | None = None, *, name: str = "dev") -> Environment:
+    """The dev environment, typed, with some fields changed. Raises when the result is not a legal file."""
+    return Environment.model_validate(edited(changes or {}), context={"folder": ROOT / "environments"}).named(name)
+
+
+def findings(changes: dict[str, Any] | None = None, *, id: str = "", today: date = TODAY) -> list[Finding]:
+    """What the checks say of an edited dev environment; only findings with ``id`` when one is given."""
+    found = run(environment(changes), Context(today=today))
+    return [finding for finding in found if not id or finding.id == id]
