@@ -74,9 +74,7 @@ class Check:
 _CHECKS: Final[dict[str, Check]] = {}
 
 
-def check(
-    id: str, title: str, *, why: str, link: str, level: Level = Level.ERROR, seen_in: tuple[str, ...] = ()
-) -> Callable[[Rule], Rule]:
+def check(id: str, title: str, *, why: str, link: str, level: Level = Level.ERROR, seen_in: tuple[str, ...] = ()) -> Callable[[Rule], Rule]:
     """Register a rule. Raises ``ValueError`` when the id is taken."""
 
     def register(rule: Rule) -> Rule:

@@ -8,7 +8,9 @@ from dpd.environment.model import Model, SecretKey
 from dpd.environment.types import Arn, DnsLabel, ImageDigest, Many, Part, Positive, Raw, Text
 
 RoutingStrategy = Literal["prefix_aware", "kv_aware", "session", "round_robin"]
-EnvironmentVariables = dict[Annotated[Text, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=256)], Annotated[str, Field(max_length=4096)] | SecretKey]
+EnvironmentVariables = dict[
+    Annotated[Text, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=256)], Annotated[str, Field(max_length=4096)] | SecretKey
+]
 
 
 class CloudWatchTrigger(Part):
@@ -144,7 +146,9 @@ class CustomCertificate(Part):
 
     acm_arn: Annotated[Arn, Field(pattern=r"^arn:aws:acm:[a-z0-9-]+:[0-9]{12}:certificate/[a-fA-F0-9-]+$")]
     """ACM certificate with its chain, in the environment's Region."""
-    domain_name: Annotated[Text, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)+$", max_length=253)]
+    domain_name: Annotated[
+        Text, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)+$", max_length=253)
+    ]
     """Domain name, lower case, no wildcard."""
     hosted_zone_id: Annotated[Text, Field(pattern=r"^Z[A-Z0-9]+$")] | None = None
     """Route 53 zone in which the operator makes the record."""

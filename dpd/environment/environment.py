@@ -11,7 +11,6 @@ from dpd.environment.storage import Storage
 from dpd.environment.types import AccountId, DnsLabel, Many, Part, Region, Text
 
 
-
 def _not_aws(text: str) -> str:
     if text.lower().startswith("aws:"):
         raise ValueError("starts with aws:, which AWS keeps for itself")

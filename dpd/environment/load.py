@@ -99,13 +99,22 @@ def _finding(detail: Any) -> Finding:
     if kind == "extra_forbidden":
         near = difflib.get_close_matches(key[:80], _known_keys(location), n=1)
         fix = f"did you mean {near[0]!r}?" if near else "remove it, or look for its name in the reference"
-        return Finding(id=UNKNOWN, message="is not a key of the environment file", value=HIDDEN if said == HIDDEN else "", fix=fix, **common)
+        return Finding(
+            id=UNKNOWN, message="is not a key of the environment file", value=HIDDEN if said == HIDDEN else "", fix=fix, **common
+        )
     if kind.endswith("_type") or kind in {"model_attributes_type", "int_from_float", "dict_type", "string_type"}:
         expected = str(detail["msg"]).removeprefix("Input should be ").removeprefix("a valid ")
         return Finding(id=WRONG_TYPE, message=f"must be {expected}", value=said or type(value).__name__, fix=f"write {expected}", **common)
     context = detail.get("ctx") or {}
     message = str(detail["msg"]).removeprefix("Value error, ").removeprefix("Input should ")
-    limit = next((f"{name} {context[name]}" for name in ("le", "ge", "lt", "gt", "max_length", "min_length", "expected", "pattern") if name in context), "")
+    limit = next(
+        (
+            f"{name} {context[name]}"
+            for name in ("le", "ge", "lt", "gt", "max_length", "min_length", "expected", "pattern")
+            if name in context
+        ),
+        "",
+    )
     return Finding(id=WRONG_VALUE, message=message, value=said, limit=limit, fix=_value_fix(kind, context, message), **common)
 
 
@@ -121,7 +130,11 @@ def _known_keys(location: Path_) -> list[str]:
     """The keys that may stand where an unknown one was found."""
     model: Any = Environment
     for part in location[:-1]:
-        candidates = _models(model.model_fields[part].annotation) if isinstance(part, str) and hasattr(model, "model_fields") and part in model.model_fields else _models(model)
+        candidates = (
+            _models(model.model_fields[part].annotation)
+            if isinstance(part, str) and hasattr(model, "model_fields") and part in model.model_fields
+            else _models(model)
+        )
         if not candidates:
             return []
         model = candidates[0]

@@ -30,9 +30,7 @@ def _dns_label(text: str) -> str:
     if len(text) > DNS_LABEL_LENGTH:
         raise ValueError(f"a name may have at most {DNS_LABEL_LENGTH} characters, this one has {len(text):,}")
     if not _DNS_LABEL.fullmatch(text):
-        raise ValueError(
-            "must be a DNS label: lower-case letters, digits and '-', starting with a letter and not ending with '-'"
-        )
+        raise ValueError("must be a DNS label: lower-case letters, digits and '-', starting with a letter and not ending with '-'")
     return text
 
 
@@ -102,7 +100,10 @@ BucketName = Annotated[
 Cidr = Annotated[Text, AfterValidator(_network)]
 PublicCidr = Annotated[Text, AfterValidator(_public_network)]
 KubernetesVersion = Annotated[
-    str, Field(max_length=1024), _matching(re.compile(r"1\.[0-9]{2}"), 'must be a Kubernetes minor version, such as "1.34"'), _quoted('"1.34"')
+    str,
+    Field(max_length=1024),
+    _matching(re.compile(r"1\.[0-9]{2}"), 'must be a Kubernetes minor version, such as "1.34"'),
+    _quoted('"1.34"'),
 ]
 CommitSha = Annotated[Text, _matching(_COMMIT, "must be a full 40-character commit hash, so that the weights cannot change underneath")]
 ImageDigest = Annotated[Text, _matching(_DIGEST, "must be a digest: sha256: and 64 hexadecimal digits")]
