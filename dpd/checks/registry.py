@@ -113,12 +113,9 @@ def acknowledged(environment: Environment, findings: list[Finding]) -> list[Find
     used: set[int] = set()
     result = []
     for finding in findings:
-        for index, entry in enumerate(environment.acknowledge):
-            if entry.id == finding.id and entry.path in (None, finding.path):
-                used.add(index)
-                finding = replace(finding, acknowledged=entry.reason)
-                break
-        result.append(finding)
+        accepting = [i for i, entry in enumerate(environment.acknowledge) if entry.id == finding.id and entry.path in (None, finding.path)]
+        used.update(accepting)
+        result.append(replace(finding, acknowledged=environment.acknowledge[accepting[0]].reason) if accepting else finding)
     for index, entry in enumerate(environment.acknowledge):
         if index not in used:
             result.append(
