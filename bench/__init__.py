@@ -1,0 +1,1 @@
+"""Benchmarks: whole-process time and peak memory, each beside a yardstick measured in the same run."""

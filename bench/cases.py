@@ -1,0 +1,93 @@
+"""What is measured, against which yardstick, and how far it may be from it.
+
+A goal is a multiple of its yardstick, so that it means the same on a slow machine and on a fast one.
+"""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from bench.inputs import DEV, folder_of, with_endpoints
+from bench.measure import Command
+
+ROOT: Final = Path(__file__).parent.parent
+PYTHON: Final = sys.executable
+DPD: Final = str(Path(PYTHON).parent / "dpd")
+
+IMPORTS: Final = "import pydantic and yaml"
+OBJECTS: Final = "cdk8s app of 20 objects"
+EMPTY_APP: Final = "empty one-stack CDK app"
+ONE_ENVIRONMENT: Final = "app.py, one environment"
+_REFERENCE_SECONDS: Final = {IMPORTS: 0.054, OBJECTS: 0.28}
+
+_IMPORT: Final = "import pydantic, yaml"
+_CDK8S: Final = """
+import cdk8s
+app = cdk8s.App(outdir="dist")
+chart = cdk8s.Chart(app, "c")
+for index in range(20):
+    cdk8s.ApiObject(chart, f"o{index}", api_version="v1", kind="ConfigMap", metadata={"name": f"o{index}"})
+app.synth()
+"""
+_EMPTY_CDK: Final = """
+import aws_cdk as cdk
+app = cdk.App()
+cdk.CfnResource(cdk.Stack(app, "s"), "r", type="AWS::CloudFormation::WaitConditionHandle")
+app.synth()
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A measured command, the yardstick it is held against, and the most times slower it may be.
+
+    ``origin`` says where the multiple comes from.
+    """
+
+    name: str
+    command: Command
+    yardstick: str
+    most_times: float
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """All yardsticks and cases of a run."""
+
+    yardsticks: dict[str, Command]
+    cases: tuple[Case, ...]
+
+
+def _absolute(name: str, command: Command, yardstick: str, seconds: float) -> Case:
+    """A goal given in seconds for a machine on which the yardstick takes its reference time."""
+    reference = _REFERENCE_SECONDS[yardstick]
+    return Case(name, command, yardstick, seconds / reference, f"{seconds:g} s where the yardstick takes {reference:g} s")
+
+
+def bench(scratch: Path) -> Bench:
+    """The benchmark, with its inputs written below ``scratch``."""
+    one = folder_of(scratch, "one", {"dev": with_endpoints(1)})
+    two = folder_of(scratch, "two", {"dev": with_endpoints(1), "staging": with_endpoints(1) | {"account": "222233334444"}})
+    fifty = folder_of(scratch, "fifty", {"dev": with_endpoints(50)})
+    hundred = folder_of(scratch, "hundred", {"dev": with_endpoints(100)})
+    python = (PYTHON, "-c")
+    app = str(ROOT / "app.py")
+    yardsticks = {
+        IMPORTS: Command((*python, _IMPORT), scratch),
+        OBJECTS: Command((*python, _CDK8S), scratch),
+        EMPTY_APP: Command((*python, _EMPTY_CDK), scratch),
+        ONE_ENVIRONMENT: Command((PYTHON, app), one),
+    }
+    check, render = (DPD, "check"), (DPD, "render", "--output", "rendered")
+    cases = (
+        _absolute("dpd check, one environment", Command((*check, str(DEV)), one), IMPORTS, 0.25),
+        _absolute("dpd check, 100 endpoints", Command(check, hundred), IMPORTS, 1.0),
+        _absolute("dpd render, one endpoint", Command(render, one), OBJECTS, 0.6),
+        _absolute("dpd render, 100 endpoints", Command(render, hundred), OBJECTS, 3.0),
+        Case("app.py for one environment", Command((PYTHON, app), one), EMPTY_APP, 2.5, "as stated"),
+        Case("app.py, two environments", Command((PYTHON, app), two), ONE_ENVIRONMENT, 1.15, "as stated"),
+        Case("app.py, 50 endpoints", Command((PYTHON, app), fifty), ONE_ENVIRONMENT, 1.5, "as stated"),
+    )
+    return Bench(yardsticks, cases)
