@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from dpd.environment.network import SecurityGroupId
-from dpd.environment.types import Arn, AvailabilityZoneId, Count, DnsLabel, KubernetesVersion, Many, Part, PublicCidr, Text
+from dpd.environment.types import Arn, AvailabilityZoneId, Count, DnsLabel, KubernetesVersion, Many, Part, PublicCidr, RawProperties, Text
 
 DeepHealthCheck = Literal["instance_stress", "instance_connectivity"]
 
@@ -54,6 +54,8 @@ class InstanceGroup(Part):
     """Taints. Default none: the operator below version 3.7 gives its pods no tolerations."""
     deep_health_checks: Annotated[Many[DeepHealthCheck], Field(max_length=2)] = ()
     """Stress tests before a node joins. They add a long start time, which is billed."""
+    raw: RawProperties = {}
+    """Properties of the group in `AWS::SageMaker::Cluster` to set last, by dotted path."""
     data_volume_gib: Annotated[int, Field(ge=1, le=16384)] | None = None
     """Size of an extra EBS volume mounted at `/opt/sagemaker` on each node. Default: none."""
 
@@ -89,6 +91,15 @@ class AddOn(Part):
     """False when the cluster already has it."""
 
 
+class RawCluster(Part):
+    """A way out for cluster settings that this file has no word for."""
+
+    eks: RawProperties = {}
+    """`AWS::EKS::Cluster` properties to set last, by dotted path."""
+    hyperpod: RawProperties = {}
+    """`AWS::SageMaker::Cluster` properties to set last, by dotted path."""
+
+
 class Cluster(Part):
     """EKS and HyperPod."""
 
@@ -110,3 +121,5 @@ class Cluster(Part):
     """Changes to the add-on version table, by add-on name."""
     existing: ExistingCluster | None = None
     """An EKS cluster to adopt."""
+    raw: RawCluster = RawCluster()
+    """CloudFormation properties that this file has no word for."""

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from dpd.environment.types import AvailabilityZoneId, Cidr, Many, Part, Text
+from dpd.environment.types import AvailabilityZoneId, Cidr, Many, Part, RawProperties, Text
 
 VpcId = Annotated[Text, Field(pattern=r"^vpc-[0-9a-f]{8,17}$")]
 SubnetId = Annotated[Text, Field(pattern=r"^subnet-[0-9a-f]{8,17}$")]
@@ -95,3 +95,5 @@ class Network(Part):
     """Whether VPC flow logs are kept (encrypted, in CloudWatch Logs)."""
     existing: ExistingNetwork | None = None
     """A VPC to adopt."""
+    raw: RawProperties = {}
+    """`AWS::EC2::VPC` properties to set last, by dotted path."""

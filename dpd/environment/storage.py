@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from dpd.environment.network import SecurityGroupId
-from dpd.environment.types import Arn, AvailabilityZoneId, BucketName, Part, Positive, Region, Text
+from dpd.environment.types import Arn, AvailabilityZoneId, BucketName, Part, Positive, RawProperties, Region, Text
 
 S3Prefix = Annotated[Text, Field(pattern=r"^[A-Za-z0-9!_.*'()-]+(?:/[A-Za-z0-9!_.*'()-]+)*/?$")]
 LustrePath = Annotated[Text, Field(pattern=r"^(?:/[A-Za-z0-9._-]+)+$", max_length=4096)]
@@ -72,6 +72,8 @@ class Lustre(Part):
     """Link to the model bucket."""
     existing: ExistingLustre | None = None
     """A file system to adopt."""
+    raw: RawProperties = {}
+    """`AWS::FSx::FileSystem` properties to set last, by dotted path."""
 
 
 class ExistingKey(Part):

@@ -2,9 +2,22 @@
 
 import ipaddress
 import re
-from typing import Annotated, Any, ClassVar, Final, TypeVar
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Final, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Strict, WithJsonSchema
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    Strict,
+    WithJsonSchema,
+    model_validator,
+)
+from pydantic_core import CoreSchema, core_schema
 
 Item = TypeVar("Item")
 
@@ -13,6 +26,7 @@ _DNS_LABEL: Final = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
 _AZ_ID: Final = re.compile(r"[a-z]{2,4}[0-9]{1,2}-(?:[a-z]{3}[0-9]-)?az[0-9]{1,2}")
 _AZ_NAME: Final = re.compile(r"[a-z]{2}(?:-[a-z]+)+-[0-9][a-z]")
 _REGION: Final = re.compile(r"[a-z]{2}(?:-[a-z]+){1,2}-[0-9]")
+_NETWORK: Final = r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}/[0-9]{1,2}"
 _ACCOUNT: Final = re.compile(r"[0-9]{12}")
 _BUCKET: Final = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _ARN: Final = re.compile(r"arn:aws[a-z-]*:[a-z0-9-]+:[a-z0-9-]*:(?:[0-9]{12}|aws)?:\S+")
@@ -23,10 +37,67 @@ _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
 class Part(BaseModel):
     """A piece of the environment file: unknown keys are refused, nothing is coerced, nothing changes later."""
 
-    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True, strict=True)
+    # Only the whole file is ever validated, so only its validator is built: half of the import time.
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, defer_build=True)
+
+    exactly_one: ClassVar[tuple[str, ...]] = ()
+    """Keys of which exactly one must be given."""
+
+    @model_validator(mode="after")
+    def _one_is_given(self) -> Self:
+        if self.exactly_one:
+            given = [key for key in self.exactly_one if getattr(self, key) is not None]
+            if len(given) != 1:
+                *most, last = self.exactly_one
+                raise ValueError(f"give exactly one of {', '.join(most)} and {last} (given: {', '.join(given) or 'none'})")
+        return self
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """Say ``exactly_one`` to editors as well."""
+        result = handler(schema)
+        if cls.exactly_one:
+            one_of = [{"required": [key], "properties": {key: {"not": {"type": "null"}}}} for key in cls.exactly_one]
+            handler.resolve_ref_schema(result)["oneOf"] = one_of
+        return result
 
 
-def _dns_label(text: str) -> str:
+WORD, MAPPING = "<word>", "<mapping>"
+
+
+class ByShape:
+    """Decides between the two branches of ``text | mapping`` by what stands in the file, so that a mistake is reported once."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Turn a union of a text and a mapping, in this order, into a tagged one."""
+        word, mapping = handler(source)["choices"]  # type: ignore[typeddict-item]
+        return core_schema.tagged_union_schema({WORD: word, MAPPING: mapping}, self._tag)
+
+    @staticmethod
+    def _tag(value: Any) -> str:
+        return MAPPING if isinstance(value, dict | BaseModel) else WORD
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A rule over a text: a function that says in the user's words what is wrong, and a pattern that editors can use."""
+
+    check: Callable[[str], str]
+    pattern: str
+    max_length: int | None = None
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Run the function after the type's own checks."""
+        return core_schema.no_info_after_validator_function(self.check, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """Add the pattern."""
+        longest = {"maxLength": self.max_length} if self.max_length else {}
+        return {**handler(schema), **longest, "pattern": f"^{self.pattern}$"}
+
+
+def dns_label(text: str) -> str:
+    """Return a text that is a DNS label (RFC 1123, starting with a letter). Raises ``ValueError`` for any other."""
     if len(text) > DNS_LABEL_LENGTH:
         raise ValueError(f"a name may have at most {DNS_LABEL_LENGTH} characters, this one has {len(text):,}")
     if not _DNS_LABEL.fullmatch(text):
@@ -47,20 +118,22 @@ def _az_id(text: str) -> str:
     return text
 
 
-def _matching(pattern: re.Pattern[str], says: str) -> AfterValidator:
+def matching(pattern: re.Pattern[str], says: str) -> Checked:
+    """A rule that a text matches a pattern as a whole, with what to say when it does not."""
+
     def check(text: str) -> str:
         if not pattern.fullmatch(text):
             raise ValueError(says)
         return text
 
-    return AfterValidator(check)
+    return Checked(check, pattern.pattern)
 
 
 def _network(text: str) -> str:
     try:
         network = ipaddress.IPv4Network(text)
     except ValueError as error:
-        raise ValueError(f"must be an IPv4 network such as 10.1.0.0/16 ({error})") from None
+        raise ValueError(f"must be an IPv4 network such as 10.1.0.0/16") from None
     if not 16 <= network.prefixlen <= 28:
         raise ValueError(f"a VPC or subnet network must be between /16 and /28, this one is /{network.prefixlen}")
     return text
@@ -70,7 +143,7 @@ def _public_network(text: str) -> str:
     try:
         network = ipaddress.IPv4Network(text)
     except ValueError as error:
-        raise ValueError(f"must be an IPv4 network such as 203.0.113.0/24 ({error})") from None
+        raise ValueError(f"must be an IPv4 network such as 203.0.113.0/24") from None
     if network.prefixlen == 0:
         raise ValueError("opens the Kubernetes API to the whole internet; name the networks that may reach it")
     return text
@@ -88,28 +161,32 @@ def _quoted(example: str) -> BeforeValidator:
 # pydantic-core checks the length first, so that a pattern never runs over a text of absurd size.
 Text = Annotated[str, Field(min_length=1, max_length=1024)]
 DnsLabel = Annotated[Text, AfterValidator(_dns_label)]
-AvailabilityZoneId = Annotated[Text, AfterValidator(_az_id)]
-Region = Annotated[Text, _matching(_REGION, "must be an AWS Region, such as us-east-2")]
+AvailabilityZoneId = Annotated[Text, Checked(_az_id, _AZ_ID.pattern)]
+Region = Annotated[Text, matching(_REGION, "must be an AWS Region, such as us-east-2")]
 AccountId = Annotated[
-    str, Field(max_length=1024), _matching(_ACCOUNT, "must be a 12-digit AWS account id in quotes"), _quoted('"111122223333"')
+    str, Field(max_length=1024), matching(_ACCOUNT, "must be a 12-digit AWS account id in quotes"), _quoted('"111122223333"')
 ]
-Arn = Annotated[Text, _matching(_ARN, "must be an Amazon Resource Name (arn:aws:…)")]
+Arn = Annotated[Text, matching(_ARN, "must be an Amazon Resource Name (arn:aws:…)")]
 BucketName = Annotated[
-    Text, _matching(_BUCKET, "must be an S3 bucket name: 3 to 63 lower-case letters, digits, '.' and '-' (no s3:// and no path)")
+    Text, matching(_BUCKET, "must be an S3 bucket name: 3 to 63 lower-case letters, digits, '.' and '-' (no s3:// and no path)")
 ]
-Cidr = Annotated[Text, AfterValidator(_network)]
-PublicCidr = Annotated[Text, AfterValidator(_public_network)]
+Cidr = Annotated[Text, Checked(_network, _NETWORK)]
+PublicCidr = Annotated[Text, Checked(_public_network, _NETWORK)]
 KubernetesVersion = Annotated[
     str,
     Field(max_length=1024),
-    _matching(re.compile(r"1\.[0-9]{2}"), 'must be a Kubernetes minor version, such as "1.34"'),
+    matching(re.compile(r"1\.[0-9]{2}"), 'must be a Kubernetes minor version, such as "1.34"'),
     _quoted('"1.34"'),
 ]
-CommitSha = Annotated[Text, _matching(_COMMIT, "must be a full 40-character commit hash, so that the weights cannot change underneath")]
-ImageDigest = Annotated[Text, _matching(_DIGEST, "must be a digest: sha256: and 64 hexadecimal digits")]
+CommitSha = Annotated[Text, matching(_COMMIT, "must be a full 40-character commit hash, so that the weights cannot change underneath")]
+ImageDigest = Annotated[Text, matching(_DIGEST, "must be a digest: sha256: and 64 hexadecimal digits")]
 Count = Annotated[int, Field(ge=0, le=6758)]
 """A number of nodes; 6758 is the most that an instance group may have (CreateCluster API)."""
 Positive = Annotated[int, Field(ge=1, le=1_000_000_000)]
 Many = Annotated[tuple[Item, ...], Strict(False)]
 """A list in the file, a tuple in the code."""
 Raw = Annotated[dict[str, Any], WithJsonSchema({"type": "object", "additionalProperties": True})]
+RawProperties = Annotated[
+    dict[Annotated[str, Field(pattern=r"^[A-Z][A-Za-z0-9]*(\.[A-Z][A-Za-z0-9]*)*$", max_length=256)], Any], Field(max_length=50)
+]
+"""CloudFormation properties by dotted path, set last: a way out for what the file has no word for."""

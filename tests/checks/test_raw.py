@@ -1,0 +1,50 @@
+"""Properties set by name: the smallest wrong one, and the nearest right one."""
+
+from typing import Any
+
+import pytest
+
+from dpd.catalog.cloudformation import resource
+from tests.support import findings
+
+WRONG = [
+    ("RAW001", "network.raw", {"InstanceTenency": "default"}, "did you mean InstanceTenancy?"),
+    ("RAW001", "cluster.raw.eks", {"Nodes": 1}, "take a property of the list"),
+    ("RAW001", "cluster.raw.hyperpod", {"Autoscaling.Mode": "Enable"}, "did you mean AutoScaling?"),
+    ("RAW001", "cluster.groups.prefill.raw", {"MinInstances": 1}, "did you mean MinInstanceCount?"),
+    ("RAW001", "storage.lustre.raw", {"LustreConfiguration.Zzip": "LZ4"}, "take a property of the list"),
+    ("RAW002", "network.raw", {"CidrBlock": "10.0.0.0/16"}, "remove it"),
+    ("RAW002", "cluster.raw.eks", {"AccessConfig.AuthenticationMode": "API"}, "remove it"),
+    ("RAW002", "cluster.raw.hyperpod", {"VpcConfig.Subnets": []}, "remove it"),
+    ("RAW002", "cluster.groups.decode.raw", {"ThreadsPerCore": 1}, "remove it"),
+    ("RAW002", "storage.lustre.raw", {"LustreConfiguration": {"ImportPath": "s3://x"}}, "remove it"),
+    ("RAW003", "storage.lustre.raw", {"BackupId": "backup-0123456789"}, "keep it as it is"),
+]
+RIGHT: list[tuple[str, dict[str, Any]]] = [
+    ("network.raw", {"InstanceTenancy": "default"}),
+    ("cluster.raw.eks", {"UpgradePolicy.SupportType": "STANDARD"}),
+    ("cluster.raw.hyperpod", {"AutoScaling.Mode": "Enable"}),
+    ("cluster.groups.prefill.raw", {"MinInstanceCount": 1}),
+    ("storage.lustre.raw", {"LustreConfiguration.DataCompressionType": "LZ4"}),
+]
+
+
+@pytest.mark.parametrize(("id", "place", "properties", "fix"), WRONG)
+def test_wrong(id: str, place: str, properties: dict[str, Any], fix: str) -> None:
+    (finding,) = findings({place: properties}, id=id)
+    assert finding.path == f"{place}.{next(iter(properties))}"
+    assert finding.fix.startswith(fix)
+
+
+@pytest.mark.parametrize(("place", "properties"), RIGHT)
+def test_right(place: str, properties: dict[str, Any]) -> None:
+    assert not [finding for finding in findings({place: properties}) if finding.id.startswith("RAW")]
+
+
+@pytest.mark.parametrize("kind", ["vpc", "eks", "hyperpod", "instance_group", "lustre"])
+def test_managed_and_replacing_properties_are_settable_ones(kind: Any) -> None:
+    facts = resource(kind)
+    for path in (*facts.managed, *facts.replaces):
+        first, *rest = path.split(".")
+        assert first in facts.settable
+        assert not rest or rest[0] in facts.settable[first]
