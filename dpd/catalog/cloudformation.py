@@ -28,5 +28,7 @@ def resource(kind: Kind) -> Resource:
     """Return the facts of a resource type."""
     row = yaml_table("cloudformation")[kind]
     settable = row["settable"]
-    names = dict.fromkeys(settable, ()) if isinstance(settable, list) else {name: tuple(sub or ()) for name, sub in settable.items()}
+    names: dict[str, tuple[str, ...]] = (
+        dict.fromkeys(settable, ()) if isinstance(settable, list) else {name: tuple(sub or ()) for name, sub in settable.items()}
+    )
     return Resource(type=row["type"], settable=names, managed=row["managed"], replaces=tuple(row["replaces"]))
