@@ -77,12 +77,5 @@ def operator_version(add_on_version: str) -> str:
 
     Empty for an add-on older than all known ones. Raises ``ValueError`` when it is not an add-on version.
     """
-    known = yaml_table("add_ons")[INFERENCE]["operator"]
-    return max(
-        (
-            (version_key(version), str(operator))
-            for version, operator in known.items()
-            if version_key(version) <= version_key(add_on_version)
-        ),
-        default=((0, 0, 0, 0), ""),
-    )[1]
+    known = {version_key(version): str(operator) for version, operator in yaml_table("add_ons")[INFERENCE]["operator"].items()}
+    return max(((key, operator) for key, operator in known.items() if key <= version_key(add_on_version)), default=((), ""))[1]

@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from dpd.catalog.limits import longest
 from dpd.environment.endpoint import Endpoint
 from dpd.environment.environment import Environment
 
@@ -24,14 +25,16 @@ INSTANCE_TYPE_LABEL: Final = "node.kubernetes.io/instance-type"
 NODE_HEALTH_TAINT: Final = "sagemaker.amazonaws.com/node-health-status"
 NODE_READER_GROUP: Final = "dpd:node-readers"
 MANAGED_BY: Final = "hyperpod-dpd"
+LUSTRE_CLAIM: Final = "lustre-models"
+"""Name of a namespace's claim on the Lustre file system."""
 
-SERVICE_NAME_LIMIT: Final = 63
-STACK_NAME_LIMIT: Final = 128
-BUCKET_NAME_LIMIT: Final = 63
-ROLE_NAME_LIMIT: Final = 64
-CLUSTER_NAME_LIMIT: Final = 63
-CONTAINER_NAME_LIMIT: Final = 63
-LABEL_VALUE_LIMIT: Final = 63
+SERVICE_NAME_LIMIT: Final = longest("kubernetes_label")
+STACK_NAME_LIMIT: Final = longest("stack")
+BUCKET_NAME_LIMIT: Final = longest("bucket")
+ROLE_NAME_LIMIT: Final = longest("role")
+CLUSTER_NAME_LIMIT: Final = min(longest("hyperpod_cluster"), longest("eks_cluster"))
+CONTAINER_NAME_LIMIT: Final = longest("kubernetes_label")
+LABEL_VALUE_LIMIT: Final = longest("kubernetes_label")
 
 
 def dns_name(*parts: str) -> str:
@@ -165,7 +168,7 @@ class EndpointNames:
     @property
     def lustre_claim(self) -> str:
         """Name of the namespace's claim on the Lustre file system."""
-        return "lustre-models"
+        return LUSTRE_CLAIM
 
     def labels(self) -> dict[str, str]:
         """Labels of every object that belongs to the endpoint."""
