@@ -42,6 +42,18 @@ class Instance:
         return self.type.split(".")[1]
 
     @property
+    def pod_slots(self) -> int | None:
+        """Pods that a HyperPod node can hold with the default CNI settings (derived).
+
+        HyperPod gives a node one network interface for pods, not as many as EC2 would: 14 pods on ml.g5.2xlarge, and
+        49 on ml.p5.48xlarge beside its 32 EFA interfaces. The addresses per node count a second, warm interface where
+        there is no EFA.
+        """
+        if self.addresses_per_node is None:
+            return None
+        return self.addresses_per_node - self.efa if self.efa else self.addresses_per_node // 2 - 1
+
+    @property
     def gpu_memory_gib(self) -> float:
         """Memory of one GPU in GiB; 0 where there is no GPU or no source states it."""
         return (self.gpu_memory_mib or 0) / 1024

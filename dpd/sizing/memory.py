@@ -62,6 +62,11 @@ def prompt_buffer_bytes(model: ModelShape, tokens: int, tensor_parallel: int, kv
     return chunks * LMCACHE_CHUNK_TOKENS * kv_bytes_per_token_per_rank(model, tensor_parallel, kv_dtype)
 
 
+def prompts_in_buffer(model: ModelShape, buffer_gib: float, tokens: int, tensor_parallel: int, kv_dtype: str = "auto") -> int:
+    """Prompts of ``tokens`` tokens whose KV waits in one PD buffer at the same time."""
+    return math.floor(buffer_gib * GIB / prompt_buffer_bytes(model, tokens, tensor_parallel, kv_dtype))
+
+
 @dataclass(frozen=True, slots=True)
 class GpuBudget:
     """Where the memory of one GPU goes, in GiB."""

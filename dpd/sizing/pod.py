@@ -8,9 +8,9 @@ from dpd.catalog.instances import Instance
 from dpd.environment.endpoint import KvCache, Role
 
 NODE_RESERVED_CPUS: Final = 8
-"""CPUs left to the kubelet, device plugins, CSI drivers and agents of a GPU node (our choice; AWS publishes none)."""
+"""CPUs left to the kubelet, device plugins, CSI drivers and agents of a GPU node, at most a quarter of them (our choice)."""
 NODE_RESERVED_MEMORY_GIB: Final = 64
-"""Memory left to the same, in GiB (our choice)."""
+"""Memory left to the same in GiB, at most a quarter of it (our choice)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,16 +34,24 @@ def efa_share(instance: Instance, gpus: int) -> int:
     return instance.efa * min(gpus, instance.gpus) // instance.gpus
 
 
+def usable_cpus(instance: Instance) -> int:
+    """CPUs of a node that pods of the roles may ask for."""
+    return instance.vcpus - min(NODE_RESERVED_CPUS, instance.vcpus // 4)
+
+
+def usable_memory_gib(instance: Instance) -> int:
+    """Memory of a node that pods of the roles may ask for, in whole GiB."""
+    return math.floor(instance.memory_gib - min(NODE_RESERVED_MEMORY_GIB, instance.memory_gib / 4))
+
+
 def cpu_share(instance: Instance, gpus: int) -> int:
     """CPUs of a pod with ``gpus`` GPUs, after the reserve of the node; at least 1."""
-    usable = max(1, instance.vcpus - NODE_RESERVED_CPUS)
-    return max(1, usable * gpus // max(1, instance.gpus))
+    return max(1, usable_cpus(instance) * gpus // max(1, instance.gpus))
 
 
 def memory_share_gib(instance: Instance, gpus: int) -> int:
     """Memory of a pod with ``gpus`` GPUs in GiB, after the reserve of the node; at least 1."""
-    reserve = min(NODE_RESERVED_MEMORY_GIB, instance.memory_gib / 4)
-    return max(1, math.floor((instance.memory_gib - reserve) * gpus / max(1, instance.gpus)))
+    return max(1, usable_memory_gib(instance) * gpus // max(1, instance.gpus))
 
 
 def pod_shape(role: Role, instance: Instance) -> PodShape:

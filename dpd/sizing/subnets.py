@@ -1,15 +1,14 @@
-"""How the networks of a VPC are laid out, and how many addresses nodes need."""
+"""How the networks of a VPC are laid out."""
 
 import ipaddress
+import itertools
 from dataclasses import dataclass
 from typing import Final
 
-from dpd.environment.network import Network
+from dpd.environment.network import ExistingSubnet, GpuSubnet, Network
 
-AWS_RESERVED_ADDRESSES: Final = 5
-"""Addresses that AWS keeps of every subnet (VPC user guide)."""
-PUBLIC_PREFIX: Final = 24
-CONTROL_PLANE_PREFIX: Final = 24
+LARGEST_PREFIX: Final = 24
+"""Public and control-plane subnets are no larger than this; 251 addresses are plenty for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,25 +29,34 @@ class SubnetPlan:
     secondary_cidr: str
 
 
+def gpu_subnet(network: Network) -> tuple[str, GpuSubnet | ExistingSubnet] | None:
+    """The subnet of all nodes with its place in the file; ``None`` when the file has none."""
+    if network.existing:
+        return "network.existing.gpu_subnet", network.existing.gpu_subnet
+    return ("network.gpu_subnet", network.gpu_subnet) if network.gpu_subnet else None
+
+
 def subnet_plan(network: Network) -> SubnetPlan:
     """Lay out the subnets of a VPC to make.
 
-    Public subnets (for NAT gateways) take the first /24 networks of ``vpc_cidr``, control-plane subnets the next
-    ones, skipping what overlaps the GPU subnet. Raises ``ValueError`` when the network is incomplete or too small.
+    The first /24 networks of ``vpc_cidr`` are kept for public subnets (for NAT gateways), the next ones become
+    control-plane subnets, skipping what overlaps the GPU subnet. The public ones are kept even when there is no NAT
+    gateway, so that adding one later moves no other subnet. Raises ``ValueError`` when the network is incomplete or
+    too small.
     """
     if network.vpc_cidr is None or network.gpu_subnet is None or network.egress is None or not network.control_plane_availability_zone_ids:
         raise ValueError("vpc_cidr, gpu_subnet, control_plane_availability_zone_ids and egress are needed")
     vpc, gpu = ipaddress.IPv4Network(network.vpc_cidr), ipaddress.IPv4Network(network.gpu_subnet.cidr)
     zones = network.control_plane_availability_zone_ids
-    prefix = max(CONTROL_PLANE_PREFIX, min(28, vpc.prefixlen + 3))
+    prefix = max(LARGEST_PREFIX, min(28, vpc.prefixlen + 3))
     free = (str(block) for block in vpc.subnets(new_prefix=prefix) if not block.overlaps(gpu))
-    public_count = len(zones) if network.egress.nat_gateways else 0
-    blocks = [block for block, _ in zip(free, range(public_count + len(zones)), strict=False)]
-    if len(blocks) < public_count + len(zones):
-        raise ValueError(f"{network.vpc_cidr} has no room for {public_count + len(zones)} subnets of /{prefix} beside the GPU subnet")
+    blocks = list(itertools.islice(free, 2 * len(zones)))
+    if len(blocks) < 2 * len(zones):
+        raise ValueError(f"{network.vpc_cidr} has no room for {2 * len(zones)} subnets of /{prefix} beside the GPU subnet")
+    public, control_plane = blocks[: len(zones)], blocks[len(zones) :]
     return SubnetPlan(
         gpu=PlannedSubnet(network.gpu_subnet.availability_zone_id, network.gpu_subnet.cidr),
-        public=tuple(PlannedSubnet(zone, block) for zone, block in zip(zones, blocks[:public_count], strict=False)),
-        control_plane=tuple(PlannedSubnet(zone, block) for zone, block in zip(zones, blocks[public_count:], strict=True)),
+        public=tuple(map(PlannedSubnet, zones, public)) if network.egress.nat_gateways else (),
+        control_plane=tuple(map(PlannedSubnet, zones, control_plane)),
         secondary_cidr="" if gpu.subnet_of(vpc) else str(gpu),
     )

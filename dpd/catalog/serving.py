@@ -1,0 +1,51 @@
+"""What AWS and vLLM say about serving a model in two roles."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from dpd.catalog.tables import yaml_table
+
+
+def _value(name: str) -> Any:
+    return yaml_table("serving")[name]["value"]
+
+
+def operator_pod_slots() -> int:
+    """Pod slots that the inference operator's add-on needs."""
+    return int(_value("operator_pod_slots"))
+
+
+def smallest_system_type() -> str:
+    """The smallest instance type that AWS recommends for the operator's pods."""
+    return str(_value("smallest_system_type"))
+
+
+def small_parameters() -> float:
+    """Parameters below which a model counts as small."""
+    return float(_value("small_parameters_billion")) * 1e9
+
+
+def all2all_refused() -> tuple[str, ...]:
+    """Expert-parallel backends that cannot run over EFA."""
+    return tuple(_value("all2all_needs_ibgda"))
+
+
+def all2all_usable() -> tuple[str, ...]:
+    """Expert-parallel backends that can."""
+    return tuple(_value("all2all_on_efa"))
+
+
+@dataclass(frozen=True, slots=True)
+class Worth:
+    """The load from which AWS finds disaggregation worth its nodes."""
+
+    dense_parameters: float
+    input_tokens: int
+    output_tokens: int
+    requests_per_second: int
+
+
+def worth() -> Worth:
+    """AWS's advice on when to disaggregate."""
+    row = yaml_table("serving")["worth"]
+    return Worth(row["dense_parameters_billion"] * 1e9, row["input_tokens"], row["output_tokens"], row["requests_per_second"])

@@ -1,0 +1,69 @@
+"""What an environment costs while nobody sends a request. A price is shown with its date, or the word unknown."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dpd.catalog import prices
+from dpd.catalog.prices import Price
+from dpd.environment.environment import Environment
+from dpd.environment.storage import Lustre
+
+
+@dataclass(frozen=True, slots=True)
+class CostItem:
+    """One thing that is billed by the hour whether or not it works. ``price`` is for one ``unit``."""
+
+    what: str
+    quantity: int
+    unit: str
+    price: Price | None
+
+    @property
+    def usd_per_hour(self) -> float | None:
+        """Price of the whole line, or ``None`` when unknown."""
+        return self.price and self.quantity * self.price.usd_per_hour
+
+    def __str__(self) -> str:
+        cost = f"{self.usd_per_hour:,.2f} USD/h, at {self.price}" if self.price else "price unknown"
+        return f"{self.what}: {self.quantity:,} {self.unit}, {cost}"
+
+
+def at_rest(environment: Environment) -> tuple[CostItem, ...]:
+    """Everything that is billed by the hour once the environment stands: nodes first, then what lies around them.
+
+    What is made or kept by someone else (adopted VPC, cluster, file system) is not counted. Storage in S3, logs, keys
+    and traffic are billed by use and left out.
+    """
+    return tuple(
+        item for items in (_nodes(environment), _cluster(environment), _network(environment), _lustre(environment)) for item in items
+    )
+
+
+def _nodes(environment: Environment) -> Iterator[CostItem]:
+    for name, group in environment.cluster.groups.items():
+        if group.count:
+            # Spot and reserved nodes have prices of their own, which no source states.
+            price = prices.find("instance", group.instance_type) if group.capacity in (None, "on_demand") else None
+            yield CostItem(f"group {name}", group.count, group.instance_type, price)
+
+
+def _cluster(environment: Environment) -> Iterator[CostItem]:
+    if environment.cluster.existing is None:
+        yield CostItem("EKS control plane", 1, "cluster", prices.find("eks", "cluster"))
+
+
+def _network(environment: Environment) -> Iterator[CostItem]:
+    egress = environment.network.egress
+    if egress and egress.nat_gateways:
+        yield CostItem("NAT gateways", egress.nat_gateways, "gateway", prices.find("network", "nat_gateway"))
+    if egress and egress.interface_endpoints:
+        yield CostItem("interface endpoints", 1, "set, in each of its AZs", prices.find("network", "interface_endpoint"))
+    if environment.endpoints:
+        yield CostItem("load balancers", len(environment.endpoints), "balancer", prices.find("network", "load_balancer"))
+
+
+def _lustre(environment: Environment) -> Iterator[CostItem]:
+    lustre: Lustre | None = environment.storage.lustre
+    if lustre and lustre.existing is None and lustre.capacity_gib:
+        speed = f"GiB at {lustre.throughput_mbps_per_tib} MB/s per TiB"
+        yield CostItem("Lustre", lustre.capacity_gib, speed, prices.find("lustre", f"persistent_2_{lustre.throughput_mbps_per_tib}"))
