@@ -7,6 +7,7 @@ from typing import Any, Final
 
 HIDDEN: Final = "(hidden)"
 _LONGEST_VALUE: Final = 120
+_LONGEST_MESSAGE: Final = 600
 
 # Shapes of credentials that people paste into configuration files by mistake: Hugging Face, AWS access
 # key ids, OpenAI-style keys, GitHub tokens, Slack tokens, JSON web tokens and PEM private keys.
@@ -42,16 +43,22 @@ def names_a_secret(key: str) -> bool:
     return _SECRET_KEY.search(key) is not None
 
 
+def safe(text: str, *, most: int = _LONGEST_MESSAGE) -> str:
+    """Make a text that quotes a user fit for a terminal: one line, no control characters, shortened, no credential in it."""
+    line = " ".join(_SECRET_VALUE.sub(HIDDEN, text).split())
+    if not line.isprintable():
+        line = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in line)
+    return line if len(line) <= most else f"{line[: most // 2]}… ({len(line):,} characters)"
+
+
 def shown(value: Any, *, key: str = "") -> str:
     """Render a user's value for a message: one line, shortened, and never a credential."""
     if value is None:
         return ""
-    text = " ".join(str(value).split())
+    text = str(value)
     if looks_like_secret(text) or (key and isinstance(value, str) and names_a_secret(key)):
         return HIDDEN
-    if len(text) > _LONGEST_VALUE:
-        return f"{text[:60]}… ({len(text):,} characters)"
-    return text
+    return safe(text, most=_LONGEST_VALUE)
 
 
 @dataclass(frozen=True, slots=True)

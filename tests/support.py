@@ -9,7 +9,7 @@ import yaml
 
 from dpd.checks.registry import Context, run
 from dpd.environment.environment import Environment
-from dpd.environment.load import _path
+from dpd.environment.yaml_file import place_of
 from dpd.finding import Finding
 
 ROOT: Final = Path(__file__).parent.parent
@@ -29,7 +29,7 @@ def edited(changes: dict[str, Any], content: dict[str, Any] | None = None) -> di
     """Copy a file's content with some fields changed: ``{"endpoints[0].decode.replicas": 2}``. Missing parents are made."""
     result = copy.deepcopy(base() if content is None else content)
     for dotted, value in changes.items():
-        *parents, last = _path(dotted)
+        *parents, last = place_of(dotted)
         place: Any = result
         for part in parents:
             if isinstance(part, str) and isinstance(place, dict) and place.get(part) is None:

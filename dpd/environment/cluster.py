@@ -5,7 +5,19 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from dpd.environment.network import SecurityGroupId
-from dpd.environment.types import Arn, AvailabilityZoneId, Count, DnsLabel, KubernetesVersion, Many, Part, PublicCidr, RawProperties, Text
+from dpd.environment.types import (
+    Arn,
+    AvailabilityZoneId,
+    ByShape,
+    Count,
+    DnsLabel,
+    KubernetesVersion,
+    Many,
+    Part,
+    PublicCidr,
+    RawProperties,
+    Text,
+)
 
 DeepHealthCheck = Literal["instance_stress", "instance_connectivity"]
 
@@ -46,7 +58,7 @@ class InstanceGroup(Part):
     """Nodes in the group."""
     max_count: Count | None = None
     """The most nodes this group may ever grow to. Addresses are reserved for it. Default: `count`."""
-    capacity: Literal["on_demand", "spot"] | TrainingPlan | None = None
+    capacity: Annotated[Literal["on_demand", "spot"] | TrainingPlan, ByShape()] | None = None
     """How the nodes are bought. Required for groups with GPUs, since nothing that costs money has a default."""
     labels: Annotated[dict[str, str], Field(max_length=50)] = {}
     """Extra node labels."""
@@ -105,7 +117,7 @@ class Cluster(Part):
 
     kubernetes_version: KubernetesVersion
     """Kubernetes minor version of the EKS cluster."""
-    api_access: Literal["private"] | PublicAccess = "private"
+    api_access: Annotated[Literal["private"] | PublicAccess, ByShape()] = "private"
     """Who may reach the Kubernetes API."""
     admin_role_arns: Many[Arn] = ()
     """IAM roles that become cluster administrators through access entries (not session ARNs)."""

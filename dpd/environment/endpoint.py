@@ -1,15 +1,21 @@
 """An endpoint: one model, served by a prefill role and a decode role behind a router."""
 
+import re
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from dpd.environment.model import Model, SecretKey
-from dpd.environment.types import Arn, DnsLabel, ImageDigest, Many, Part, Positive, Raw, Text
+from dpd.environment.types import Arn, ByShape, DnsLabel, ImageDigest, Many, Part, Positive, Raw, Text, matching
 
+SharedTier = Annotated[
+    Text,
+    matching(re.compile(r"none|tiered_storage|rediss?://[A-Za-z0-9.-]+:[0-9]{1,5}"), "must be none, tiered_storage or redis://host:port"),
+]
 RoutingStrategy = Literal["prefix_aware", "kv_aware", "session", "round_robin"]
 EnvironmentVariables = dict[
-    Annotated[Text, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=256)], Annotated[str, Field(max_length=4096)] | SecretKey
+    Annotated[Text, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=256)],
+    Annotated[Annotated[str, Field(max_length=4096)] | SecretKey, ByShape()],
 ]
 
 
@@ -20,7 +26,7 @@ class CloudWatchTrigger(Part):
     """Metric namespace."""
     metric: Text
     """Metric name."""
-    target: Annotated[float, Field(gt=0, strict=False)]
+    target: Annotated[float, Field(gt=0)]
     """Value per replica to hold."""
     statistic: Literal["Average", "Sum", "Maximum", "Minimum", "SampleCount"] = "Average"
     """Statistic of the metric."""
@@ -37,7 +43,7 @@ class PrometheusTrigger(Part):
     """Workspace URL, with nothing after the workspace id: the operator accepts no other Prometheus."""
     query: Text
     """PromQL expression with a scalar result."""
-    target: Annotated[float, Field(gt=0, strict=False)]
+    target: Annotated[float, Field(gt=0)]
     """Value per replica to hold."""
 
 
@@ -107,7 +113,7 @@ class KvCache(Part):
     """Whether KV that leaves the GPU is kept in the pod's CPU memory."""
     cpu_tier_gib: Annotated[int, Field(ge=1, le=4096)] = 5
     """CPU memory per tensor parallel rank for that tier; 5 is LMCache's own default."""
-    shared_tier: Literal["none", "tiered_storage"] | Annotated[Text, Field(pattern=r"^rediss?://[A-Za-z0-9.-]+:[0-9]{1,5}$")] = "none"
+    shared_tier: SharedTier = "none"
     """A tier that all pods share: `tiered_storage` (HyperPod managed), or a `redis://host:port` in the VPC."""
     dtype: Literal["auto", "fp8", "fp8_e4m3", "fp8_e5m2"] = "auto"
     """KV cache data type of both roles; `auto` is the model's."""

@@ -1,22 +1,15 @@
 """From a file to an ``Environment``, or to everything that is wrong with it as a file."""
 
-import difflib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, get_args
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from dpd.environment.environment import Environment
-from dpd.environment.types import DNS_LABEL_LENGTH, DnsLabel
-from dpd.environment.yaml_file import Document, Path_, YamlError, dotted, read
-from dpd.finding import HIDDEN, Finding, Level, shown
-
-_REFERENCE: Final = "docs/configuration.md"
-
-UNREADABLE, MISSING, UNKNOWN, WRONG_TYPE, WRONG_VALUE, WRONG_NAME = (
-    "CFG001", "CFG002", "CFG003", "CFG004", "CFG005", "CFG006",
-)  # fmt: skip
+from dpd.environment.faults import SURPRISING, UNREADABLE, WRONG_NAME
+from dpd.environment.types import DNS_LABEL_LENGTH, dns_label
+from dpd.environment.yaml_file import Document, Place, YamlError, dotted, parse, read
+from dpd.finding import Finding, safe
 
 
 @dataclass(slots=True)
@@ -30,127 +23,61 @@ class Loaded:
 
     def placed(self, finding: Finding) -> Finding:
         """A finding with this file's name and the line of its field."""
-        line = self.document.line(_path(finding.path)) if self.document else 0
-        return finding.at(self.file, line)
+        return finding.at(self.file, self.document.line_of(finding.path) if self.document else 0)
 
 
 def load(path: Path) -> Loaded:
     """Read an environment file. Never raises for what a user may have written."""
-    loaded = Loaded(file=str(path))
+    loaded = Loaded(file=safe(str(path)))
     try:
-        document = read(path)
+        return _validated(loaded, read(path), path)
     except YamlError as error:
-        loaded.findings.append(
-            Finding(
-                id=UNREADABLE, level=Level.ERROR, path=error.path, message=error.message, fix=error.fix or "correct the file",
-                link=_REFERENCE, file=loaded.file, line=error.line,
-            )
-        )  # fmt: skip
+        loaded.findings.append(UNREADABLE.finding("", error.message, error.fix or "correct the file").at(loaded.file, error.line))
         return loaded
+
+
+def load_text(text: str, path: Path) -> Loaded:
+    """The same for a text that is to be stored under ``path``. Raises ``YamlError`` when it is not YAML."""
+    return _validated(Loaded(file=safe(str(path))), parse(text), path)
+
+
+def _validated(loaded: Loaded, document: Document, path: Path) -> Loaded:
     loaded.document = document
-    loaded.findings += [loaded.placed(finding) for finding in _name_findings(path)]
+    found: dict[Finding, None] = {}
+    if (name := _name_finding(path)) is not None:
+        found[name.at(loaded.file, 0)] = None
+    unclear: set[Place] = set()
+    for mistake in document.mistakes:
+        unclear.add(mistake.place)
+        key = str(mistake.place[-1]) if mistake.place else ""
+        finding = SURPRISING.finding(dotted(mistake.place), mistake.message, mistake.fix, value=mistake.value or None, key=key)
+        found[finding.at(loaded.file, mistake.line)] = None
     try:
         environment = Environment.model_validate(document.content, context={"folder": path.parent})
     except ValidationError as error:
-        found = {_finding(detail): None for detail in error.errors(include_url=False)}
-        loaded.findings += [loaded.placed(finding) for finding in found]
+        # Importing what turns errors into words costs time that a good file need not pay.
+        from dpd.environment.mistakes import finding_of_error, place_of_error  # noqa: PLC0415
+
+        for detail in error.errors(include_url=False):
+            place = place_of_error(detail["loc"])
+            if place not in unclear:
+                found[finding_of_error(detail).at(loaded.file, document.line(place))] = None
     else:
-        if not loaded.findings:
+        if not found:
             loaded.environment = environment.named(path.stem)
+    loaded.findings += found
     return loaded
 
 
-def _name_findings(path: Path) -> list[Finding]:
-    check = get_args(DnsLabel)[-1].func
+def _name_finding(path: Path) -> Finding | None:
     try:
-        check(path.stem)
+        dns_label(path.stem)
     except ValueError as error:
-        return [
-            Finding(
-                id=WRONG_NAME, level=Level.ERROR, path="", value=shown(path.name), link=_REFERENCE,
-                message=f"the file's name is the environment's name and {error}",
-                limit=f"at most {DNS_LABEL_LENGTH} of a-z, 0-9 and '-'", fix="rename the file, for example to dev.yaml",
-            )
-        ]  # fmt: skip
-    return []
-
-
-_UNION_NOISE: Final = frozenset({"function-after", "function-before", "constrained-str", "str", "tuple", "nullable"})
-
-
-def _clean(location: Path_, content_path: Path_) -> Path_:
-    """Drop the parts of a pydantic location that name a branch of a union and not a place in the file."""
-    return tuple(part for part in location if isinstance(part, int) or part in content_path or _is_key(part))
-
-
-def _is_key(part: str) -> bool:
-    return "[" not in part and "(" not in part and not part[:1].isupper() and part not in _UNION_NOISE and part != "[key]"
-
-
-def _finding(detail: Any) -> Finding:
-    kind, location = detail["type"], _clean(tuple(detail["loc"]), ())
-    key = next((str(part) for part in reversed(location) if isinstance(part, str)), "")
-    value = detail.get("input")
-    said = shown(value, key=key) if not isinstance(value, dict | list | BaseModel) else ""
-    path = dotted(tuple(part[:80] if isinstance(part, str) else part for part in location))
-    common = {"level": Level.ERROR, "path": path, "link": _REFERENCE}
-    if kind == "missing":
-        return Finding(id=MISSING, message="is required and missing", fix=f"add {key}", **common)
-    if kind == "extra_forbidden":
-        near = difflib.get_close_matches(key[:80], _known_keys(location), n=1)
-        fix = f"did you mean {near[0]!r}?" if near else "remove it, or look for its name in the reference"
-        return Finding(
-            id=UNKNOWN, message="is not a key of the environment file", value=HIDDEN if said == HIDDEN else "", fix=fix, **common
+        return WRONG_NAME.finding(
+            "",
+            f"the file's name is the environment's name and {error}",
+            "rename the file, for example to dev.yaml",
+            value=path.name,
+            limit=f"at most {DNS_LABEL_LENGTH} of a-z, 0-9 and '-'",
         )
-    if kind.endswith("_type") or kind in {"model_attributes_type", "int_from_float", "dict_type", "string_type"}:
-        expected = str(detail["msg"]).removeprefix("Input should be ").removeprefix("a valid ")
-        return Finding(id=WRONG_TYPE, message=f"must be {expected}", value=said or type(value).__name__, fix=f"write {expected}", **common)
-    context = detail.get("ctx") or {}
-    message = str(detail["msg"]).removeprefix("Value error, ").removeprefix("Input should ")
-    limit = next(
-        (
-            f"{name} {context[name]}"
-            for name in ("le", "ge", "lt", "gt", "max_length", "min_length", "expected", "pattern")
-            if name in context
-        ),
-        "",
-    )
-    return Finding(id=WRONG_VALUE, message=message, value=said, limit=limit, fix=_value_fix(kind, context, message), **common)
-
-
-def _value_fix(kind: str, context: dict[str, Any], message: str) -> str:
-    if kind == "literal_error":
-        return f"write one of {context['expected']}"
-    if "pattern" in context:
-        return f"write it so that it matches {context['pattern']}"
-    return f"change the value: {message}" if kind == "value_error" else "choose a value inside the limit"
-
-
-def _known_keys(location: Path_) -> list[str]:
-    """The keys that may stand where an unknown one was found."""
-    model: Any = Environment
-    for part in location[:-1]:
-        candidates = (
-            _models(model.model_fields[part].annotation)
-            if isinstance(part, str) and hasattr(model, "model_fields") and part in model.model_fields
-            else _models(model)
-        )
-        if not candidates:
-            return []
-        model = candidates[0]
-    return list(model.model_fields) if hasattr(model, "model_fields") else []
-
-
-def _models(annotation: Any) -> list[Any]:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return [annotation]
-    return [model for argument in get_args(annotation) for model in _models(argument)]
-
-
-def _path(text: str) -> Path_:
-    """The inverse of ``dotted``."""
-    parts: list[str | int] = []
-    for piece in text.replace("]", "").replace("[", ".").split("."):
-        if piece:
-            parts.append(int(piece) if piece.isdigit() else piece)
-    return tuple(parts)
+    return None

@@ -1,7 +1,7 @@
 """The model of an endpoint: its shape, and where its weights come from."""
 
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
 
@@ -51,6 +51,8 @@ class HubSource(Part):
 class VolumeSource(Part):
     """Weights on something that already exists: a PersistentVolumeClaim, or instance NVMe filled beforehand."""
 
+    exactly_one: ClassVar[tuple[str, ...]] = ("claim", "host_path")
+
     claim: DnsLabel | None = None
     """PersistentVolumeClaim in the endpoint's namespace."""
     host_path: Annotated[Text, Field(pattern=r"^/opt/dlami/nvme(?:/[A-Za-z0-9._-]+)+$")] | None = None
@@ -59,9 +61,7 @@ class VolumeSource(Part):
     """Directory inside the claim. Default: its root."""
 
     @model_validator(mode="after")
-    def _one_of(self) -> Self:
-        if (self.claim is None) == (self.host_path is None):
-            raise ValueError("give either claim or host_path")
+    def _path_in_claim(self) -> Self:
         if self.host_path is not None and self.path is not None:
             raise ValueError("path goes with claim; write the whole directory in host_path")
         return self
@@ -69,6 +69,8 @@ class VolumeSource(Part):
 
 class Source(Part):
     """Where the weights come from: exactly one of the kinds."""
+
+    exactly_one: ClassVar[tuple[str, ...]] = ("s3", "lustre", "hub", "volume")
 
     s3: S3Source | None = None
     """The model bucket."""
@@ -78,14 +80,6 @@ class Source(Part):
     """The Hugging Face hub."""
     volume: VolumeSource | None = None
     """An existing claim, or instance NVMe."""
-
-    @model_validator(mode="after")
-    def _one_of(self) -> Self:
-        given = [name for name in ("s3", "lustre", "hub", "volume") if getattr(self, name) is not None]
-        if len(given) != 1:
-            said = ", ".join(given) or "none"
-            raise ValueError(f"give exactly one of s3, lustre, hub and volume (given: {said})")
-        return self
 
     @property
     def kind(self) -> Literal["s3", "lustre", "hub", "volume"]:
@@ -99,6 +93,8 @@ class Source(Part):
 
 class Model(Part):
     """The model: a catalog entry or a Hugging Face `config.json`, its weights, and how long its context may be."""
+
+    exactly_one: ClassVar[tuple[str, ...]] = ("catalog", "config")
 
     catalog: Text | None = None
     """Name of a model in the catalog."""
@@ -122,8 +118,6 @@ class Model(Part):
 
     @model_validator(mode="after")
     def _resolve(self, info: ValidationInfo) -> Self:
-        if (self.catalog is None) == (self.config is None):
-            raise ValueError("give either catalog or config")
         if self.catalog is not None:
             found = catalog.find(self.catalog)
             if found is None:

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from dpd.environment.network import SecurityGroupId
-from dpd.environment.types import Arn, AvailabilityZoneId, BucketName, Part, Positive, RawProperties, Region, Text
+from dpd.environment.types import Arn, AvailabilityZoneId, BucketName, ByShape, Part, Positive, RawProperties, Region, Text
 
 S3Prefix = Annotated[Text, Field(pattern=r"^[A-Za-z0-9!_.*'()-]+(?:/[A-Za-z0-9!_.*'()-]+)*/?$")]
 LustrePath = Annotated[Text, Field(pattern=r"^(?:/[A-Za-z0-9._-]+)+$", max_length=4096)]
@@ -25,7 +25,7 @@ class ExistingBucket(Part):
 class ModelStore(Part):
     """Where model weights lie in S3."""
 
-    bucket: Literal["create"] | ExistingBucket
+    bucket: Annotated[Literal["create"] | ExistingBucket, ByShape()]
     """`create`, or a bucket to adopt."""
 
 
@@ -90,5 +90,5 @@ class Storage(Part):
     """The model bucket."""
     lustre: Lustre | None = None
     """A Lustre file system. Default: none."""
-    encryption_key: Literal["create"] | ExistingKey = "create"
+    encryption_key: Annotated[Literal["create"] | ExistingKey, ByShape()] = "create"
     """The customer-managed key for buckets, Lustre, logs and Kubernetes secrets."""

@@ -26,7 +26,8 @@ _DNS_LABEL: Final = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
 _AZ_ID: Final = re.compile(r"[a-z]{2,4}[0-9]{1,2}-(?:[a-z]{3}[0-9]-)?az[0-9]{1,2}")
 _AZ_NAME: Final = re.compile(r"[a-z]{2}(?:-[a-z]+)+-[0-9][a-z]")
 _REGION: Final = re.compile(r"[a-z]{2}(?:-[a-z]+){1,2}-[0-9]")
-_NETWORK: Final = r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}/[0-9]{1,2}"
+_LARGEST_PREFIX, _SMALLEST_PREFIX = 16, 28
+_NETWORK: Final = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}/[0-9]{1,2}")
 _ACCOUNT: Final = re.compile(r"[0-9]{12}")
 _BUCKET: Final = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _ARN: Final = re.compile(r"arn:aws[a-z-]*:[a-z0-9-]+:[a-z0-9-]*:(?:[0-9]{12}|aws)?:\S+")
@@ -70,7 +71,7 @@ class ByShape:
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         """Turn a union of a text and a mapping, in this order, into a tagged one."""
-        word, mapping = handler(source)["choices"]  # type: ignore[typeddict-item]
+        word, mapping = handler(source)["choices"]
         return core_schema.tagged_union_schema({WORD: word, MAPPING: mapping}, self._tag)
 
     @staticmethod
@@ -129,21 +130,29 @@ def matching(pattern: re.Pattern[str], says: str) -> Checked:
     return Checked(check, pattern.pattern)
 
 
-def _network(text: str) -> str:
+def _ipv4_network(text: str, example: str) -> ipaddress.IPv4Network:
     try:
-        network = ipaddress.IPv4Network(text)
-    except ValueError as error:
-        raise ValueError(f"must be an IPv4 network such as 10.1.0.0/16") from None
-    if not 16 <= network.prefixlen <= 28:
-        raise ValueError(f"a VPC or subnet network must be between /16 and /28, this one is /{network.prefixlen}")
+        network = ipaddress.IPv4Network(text, strict=False)
+    except ValueError:
+        network = None
+    if network is None or not _NETWORK.fullmatch(text):
+        raise ValueError(f"must be an IPv4 network such as {example}")
+    if str(network) != text:
+        raise ValueError(f"must be the address of a network; this one lies inside {network}")
+    return network
+
+
+def _network(text: str) -> str:
+    network = _ipv4_network(text, "10.1.0.0/16")
+    if not _LARGEST_PREFIX <= network.prefixlen <= _SMALLEST_PREFIX:
+        raise ValueError(
+            f"a VPC or subnet network must be between /{_LARGEST_PREFIX} and /{_SMALLEST_PREFIX}, this one is /{network.prefixlen}"
+        )
     return text
 
 
 def _public_network(text: str) -> str:
-    try:
-        network = ipaddress.IPv4Network(text)
-    except ValueError as error:
-        raise ValueError(f"must be an IPv4 network such as 203.0.113.0/24") from None
+    network = _ipv4_network(text, "203.0.113.0/24")
     if network.prefixlen == 0:
         raise ValueError("opens the Kubernetes API to the whole internet; name the networks that may reach it")
     return text
@@ -160,7 +169,7 @@ def _quoted(example: str) -> BeforeValidator:
 
 # pydantic-core checks the length first, so that a pattern never runs over a text of absurd size.
 Text = Annotated[str, Field(min_length=1, max_length=1024)]
-DnsLabel = Annotated[Text, AfterValidator(_dns_label)]
+DnsLabel = Annotated[Text, Checked(dns_label, _DNS_LABEL.pattern, DNS_LABEL_LENGTH)]
 AvailabilityZoneId = Annotated[Text, Checked(_az_id, _AZ_ID.pattern)]
 Region = Annotated[Text, matching(_REGION, "must be an AWS Region, such as us-east-2")]
 AccountId = Annotated[
@@ -170,8 +179,8 @@ Arn = Annotated[Text, matching(_ARN, "must be an Amazon Resource Name (arn:aws:â
 BucketName = Annotated[
     Text, matching(_BUCKET, "must be an S3 bucket name: 3 to 63 lower-case letters, digits, '.' and '-' (no s3:// and no path)")
 ]
-Cidr = Annotated[Text, Checked(_network, _NETWORK)]
-PublicCidr = Annotated[Text, Checked(_public_network, _NETWORK)]
+Cidr = Annotated[Text, Checked(_network, _NETWORK.pattern)]
+PublicCidr = Annotated[Text, Checked(_public_network, _NETWORK.pattern)]
 KubernetesVersion = Annotated[
     str,
     Field(max_length=1024),
@@ -183,7 +192,7 @@ ImageDigest = Annotated[Text, matching(_DIGEST, "must be a digest: sha256: and 6
 Count = Annotated[int, Field(ge=0, le=6758)]
 """A number of nodes; 6758 is the most that an instance group may have (CreateCluster API)."""
 Positive = Annotated[int, Field(ge=1, le=1_000_000_000)]
-Many = Annotated[tuple[Item, ...], Strict(False)]
+Many = Annotated[tuple[Item, ...], Strict(strict=False)]
 """A list in the file, a tuple in the code."""
 Raw = Annotated[dict[str, Any], WithJsonSchema({"type": "object", "additionalProperties": True})]
 RawProperties = Annotated[
