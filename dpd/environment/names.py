@@ -35,6 +35,24 @@ ROLE_NAME_LIMIT: Final = longest("role")
 CLUSTER_NAME_LIMIT: Final = min(longest("hyperpod_cluster"), longest("eks_cluster"))
 CONTAINER_NAME_LIMIT: Final = longest("kubernetes_label")
 LABEL_VALUE_LIMIT: Final = longest("kubernetes_label")
+MODEL_NAME_LIMIT: Final = longest("sagemaker_model")
+
+
+OWN_TAGS: Final = ("app", "environment")
+"""Tags that this tool sets on every resource."""
+
+_DNS_LABEL: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_EKS_CLUSTER: Final = re.compile(r"[0-9A-Za-z][A-Za-z0-9_-]*")
+
+
+def is_dns_label(text: str) -> bool:
+    """Whether a text can be the name of any Kubernetes object and the value of a label as it stands (RFC 1123)."""
+    return _DNS_LABEL.fullmatch(text) is not None
+
+
+def is_eks_cluster_name(text: str) -> bool:
+    """Whether EKS could have a cluster of this name."""
+    return len(text) <= longest("eks_cluster") and _EKS_CLUSTER.fullmatch(text) is not None
 
 
 def dns_name(*parts: str) -> str:
@@ -48,6 +66,11 @@ def dns_name(*parts: str) -> str:
 def label_value(text: str) -> str:
     """Make any text a legal label value: at most 63 of letters, digits, '-', '_' and '.', ends alphanumeric."""
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", text)[:LABEL_VALUE_LIMIT].strip("-_.")
+
+
+def sagemaker_model_name(text: str) -> str:
+    """Make any text a SageMaker model name: at most 63 letters, digits and dashes, so neither dots nor slashes."""
+    return re.sub(r"[^A-Za-z0-9]+", "-", text)[:MODEL_NAME_LIMIT].strip("-")
 
 
 @dataclass(frozen=True, slots=True)
