@@ -1,0 +1,1 @@
+"""Kubernetes manifests, made with cdk8s. Never imports AWS."""

@@ -1,0 +1,140 @@
+"""From an environment to manifests, and from manifests to files."""
+
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+from cdk8s import App
+
+from charts import operator
+from charts.manifest import Manifest, chart_of
+from charts.namespace import BUILT_IN, namespace
+from charts.site import Site
+from charts.volumes import lustre_objects
+from dpd.environment.endpoint import Endpoint
+from dpd.environment.environment import Environment
+
+NAMESPACES_FOLDER: Final = "_namespaces"
+CLUSTER_FOLDER: Final = "_cluster"
+
+_BACKENDS: Final[dict[str, Callable[[Endpoint, Site], tuple[dict[str, Any], ...]]]] = {"operator": operator.objects}
+_DUMPER: Final = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """All manifests of one environment.
+
+    ``endpoints`` and ``namespaces`` map a name to the objects of that endpoint or namespace, in file order of the
+    environment. ``cluster`` holds objects that belong to the whole cluster; whoever installs those passes them in.
+    """
+
+    environment: str
+    endpoints: Mapping[str, tuple[Manifest, ...]]
+    namespaces: Mapping[str, tuple[Manifest, ...]]
+    cluster: tuple[Manifest, ...] = field(default=())
+
+    def folders(self) -> dict[str, tuple[Manifest, ...]]:
+        """Folder, relative to the environment's, of every group of manifests."""
+        cluster = {CLUSTER_FOLDER: self.cluster} if self.cluster else {}
+        namespaces = {f"{NAMESPACES_FOLDER}/{name}": objects for name, objects in self.namespaces.items()}
+        return {**cluster, **namespaces, **self.endpoints}
+
+    def manifests(self) -> tuple[Manifest, ...]:
+        """Every manifest, in the order in which they must be applied: cluster, namespaces, endpoints."""
+        return tuple(manifest for group in self.folders().values() for manifest in group)
+
+
+def render(environment: Environment, cluster: tuple[Manifest, ...] = ()) -> Rendered:
+    """Render every endpoint and namespace of an environment that the checks accept."""
+    app, site = App(), Site.of(environment)
+    return Rendered(
+        environment=environment.name,
+        endpoints={endpoint.name: render_endpoint(endpoint, site, app) for endpoint in environment.endpoints},
+        namespaces={name: chart_of(app, f"namespace-{name}", bodies) for name, bodies in _namespaces(environment, site).items()},
+        cluster=cluster,
+    )
+
+
+def render_endpoint(endpoint: Endpoint, site: Site, app: App | None = None) -> tuple[Manifest, ...]:
+    """Render one endpoint with its backend."""
+    objects = _BACKENDS[endpoint.backend](endpoint, site)
+    return chart_of(app or App(), f"endpoint-{endpoint.name}", objects)
+
+
+def _namespaces(environment: Environment, site: Site) -> dict[str, tuple[dict[str, Any], ...]]:
+    """Objects by namespace. Built-in namespaces are not made; they can still hold a claim."""
+    result: dict[str, tuple[dict[str, Any], ...]] = {}
+    for name in dict.fromkeys(endpoint.namespace for endpoint in environment.endpoints):
+        on_lustre = any(endpoint.namespace == name and endpoint.model.source.lustre for endpoint in environment.endpoints)
+        made = () if name in BUILT_IN else (namespace(name),)
+        mounts = lustre_objects(site.prefix, name, site.lustre) if on_lustre and site.lustre else ()
+        if made or mounts:
+            result[name] = (*made, *mounts)
+    return result
+
+
+def to_yaml(manifest: Manifest) -> str:
+    """An object as YAML: keys in the order in which they were written, no aliases, long lines left alone."""
+    return str(yaml.dump(manifest.body, Dumper=_Dumper, sort_keys=False, default_flow_style=False, width=4096, allow_unicode=True))
+
+
+class _Dumper(_DUMPER):  # type: ignore[misc, valid-type]
+    """Writes equal parts out in full, and quotes texts that Kubernetes' own YAML reader would take for something else."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
+        return True
+
+
+def _text(dumper: Any, text: str) -> Any:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style='"' if _LIKE_ANOTHER_TYPE.fullmatch(text) else None)
+
+
+# PyYAML leaves 1e3, 0o17 and y bare; Go's reader makes a number or a boolean of them, and the API server refuses the field.
+_LIKE_ANOTHER_TYPE: Final = re.compile(r"[-+]?\.?[0-9].*|[yYnN]", re.DOTALL)
+_Dumper.add_representer(str, _text)
+
+
+def write(rendered: Rendered, folder: Path) -> list[Path]:
+    """Write the manifests of an environment below ``folder/<environment>``, replacing what was there; returns the files.
+
+    Everything is written beside the old folder first and swapped in at the end, so a reader sees the old set or the new
+    one. Raises ``FileExistsError`` when the folder to replace holds anything but YAML files, since then this tool did not
+    make it, and ``OSError`` when the disk refuses.
+    """
+    target = folder / rendered.environment
+    _ours(target)
+    folder.mkdir(parents=True, exist_ok=True)
+    fresh = Path(tempfile.mkdtemp(prefix=f".{rendered.environment}-", dir=folder))
+    try:
+        written = _fill(rendered, fresh / "new")
+        if target.exists():
+            target.rename(fresh / "old")
+        try:
+            (fresh / "new").rename(target)
+        except OSError:
+            (fresh / "old").rename(target)
+            raise
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+    return [target / file for file in written]
+
+
+def _fill(rendered: Rendered, folder: Path) -> list[Path]:
+    files = {Path(name, manifest.path): to_yaml(manifest) for name, group in rendered.folders().items() for manifest in group}
+    folder.mkdir(mode=0o755)
+    for file, text in sorted(files.items()):
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
+        (folder / file).write_text(text, encoding="utf-8")
+    return sorted(files)
+
+
+def _ours(target: Path) -> None:
+    foreign = next((file for file in sorted(target.rglob("*")) if not file.is_dir() and file.suffix != ".yaml"), None)
+    if foreign is not None:
+        raise FileExistsError(f"{target} holds {foreign.relative_to(target)}, which this tool did not write; name another output folder")

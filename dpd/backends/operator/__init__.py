@@ -1,0 +1,1 @@
+"""The HyperPod inference operator: disaggregation through ``pdSpec`` of an InferenceEndpointConfig."""

@@ -1,0 +1,72 @@
+"""What a workload needs to know of the place it runs in, as typed values."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from dpd.catalog import instances
+from dpd.catalog.instances import Instance
+from dpd.environment.environment import Environment
+from dpd.environment.names import Names
+
+LUSTRE_FILE_SYSTEM_ID: Final = "${LUSTRE_FILE_SYSTEM_ID}"
+LUSTRE_DNS_NAME: Final = "${LUSTRE_DNS_NAME}"
+LUSTRE_MOUNT_NAME: Final = "${LUSTRE_MOUNT_NAME}"
+PLACEHOLDERS: Final = (LUSTRE_FILE_SYSTEM_ID, LUSTRE_DNS_NAME, LUSTRE_MOUNT_NAME)
+"""What only a deployment knows. The stacks put CDK tokens in their place; GitOps users put the stack's outputs there."""
+
+
+@dataclass(frozen=True, slots=True)
+class LustreSite:
+    """A Lustre file system as manifests name it: real values when it was adopted, else the placeholders."""
+
+    file_system_id: str
+    dns_name: str
+    mount_name: str
+    capacity_gib: int
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """The typed values that manifests take of an environment.
+
+    ``instance_types`` maps a group's name to its ``ml.`` type. ``tags`` are those of every AWS resource.
+    """
+
+    prefix: str
+    environment: str
+    region: str
+    model_bucket: str
+    model_bucket_region: str
+    instance_types: dict[str, str]
+    tags: dict[str, str]
+    lustre: LustreSite | None = None
+
+    @classmethod
+    def of(cls, environment: Environment) -> "Site":
+        """The site of an environment."""
+        names = Names.of(environment)
+        bucket = environment.storage.models.bucket
+        return cls(
+            prefix=names.prefix,
+            environment=environment.name,
+            region=environment.region,
+            model_bucket=names.model_bucket if isinstance(bucket, str) else bucket.existing,
+            model_bucket_region=environment.region if isinstance(bucket, str) else bucket.region,
+            instance_types={name: group.instance_type for name, group in environment.cluster.groups.items()},
+            tags={**environment.tags, "app": environment.app, "environment": environment.name},
+            lustre=_lustre(environment),
+        )
+
+    def instance(self, group: str) -> Instance | None:
+        """Facts of the nodes of a group; ``None`` for a group or a type that is not known (the checks say so)."""
+        return instances.find(self.instance_types.get(group, ""))
+
+
+def _lustre(environment: Environment) -> LustreSite | None:
+    lustre = environment.storage.lustre
+    if lustre is None:
+        return None
+    if lustre.existing is not None:
+        known = lustre.existing
+        return LustreSite(known.file_system_id, known.dns_name, known.mount_name, known.capacity_gib)
+    return LustreSite(LUSTRE_FILE_SYSTEM_ID, LUSTRE_DNS_NAME, LUSTRE_MOUNT_NAME, lustre.capacity_gib or 0)

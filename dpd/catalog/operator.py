@@ -1,0 +1,30 @@
+"""The inference operator: ports, paths, words and versions."""
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from dpd.catalog.tables import yaml_table
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """What the operator's documents state besides the schema of its resource. Versions are ``lmcache`` and ``vllm`` texts."""
+
+    routing_strategies: dict[str, str]
+    invocation_paths: dict[str, str]
+    ports: dict[str, int]
+    model_mount: dict[str, str]
+    cloudwatch_periods_seconds: list[int]
+    kv_aware: dict[str, Any]
+    default_max_sequences: dict[str, int]
+    threshold_default: int
+    log_signatures: dict[str, str]
+    metrics: dict[str, str]
+    sources: list[str]
+
+
+@cache
+def operator() -> Operator:
+    """The one entry of the table."""
+    return Operator(**yaml_table("operator"))
