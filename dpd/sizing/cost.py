@@ -21,7 +21,7 @@ class CostItem:
     @property
     def usd_per_hour(self) -> float | None:
         """Price of the whole line, or ``None`` when unknown."""
-        return self.price and self.quantity * self.price.usd_per_hour
+        return self.quantity * self.price.usd_per_hour if self.price else None
 
     def __str__(self) -> str:
         cost = f"{self.usd_per_hour:,.2f} USD/h, at {self.price}" if self.price else "price unknown"
