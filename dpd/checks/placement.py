@@ -109,17 +109,14 @@ def _plan_zone(environment: Environment, _: Context) -> Iterator[Problem]:
 )  # fmt: skip
 def _control_plane(environment: Environment, _: Context) -> Iterator[Problem]:
     zones = _control_plane_zones(environment)
-    seen: set[str] = set()
     for path, zone in zones:
         if zone in rules.control_plane_refused_zones():
             yield Problem(path, "EKS takes no control-plane subnet in this AZ", "choose another AZ id", zone, "an AZ that EKS supports")
-        if zone in seen and environment.network.existing is None:
-            yield Problem(path, "stands twice; the control plane needs two different AZs", "choose another AZ id", zone, "different AZ ids")
-        seen.add(zone)
-    if zones and len(seen) < _CONTROL_PLANE_ZONES:
+    different = sorted({zone for _path, zone in zones})
+    if zones and len(different) < _CONTROL_PLANE_ZONES:
         path = zones[0][0].split("[", maxsplit=1)[0]
-        message = f"{len(zones)} subnets in {len(seen)} AZ ({', '.join(sorted(seen))}); EKS wants {_CONTROL_PLANE_ZONES} AZs"
-        yield Problem(path, message, "name subnets in two AZs", ", ".join(zone for _, zone in zones), f"{_CONTROL_PLANE_ZONES} AZs")
+        message = f"{len(zones)} of {len(zones)} are in {different[0]}; EKS wants subnets in {_CONTROL_PLANE_ZONES} AZs"
+        yield Problem(path, message, "name two different AZs", ", ".join(zone for _path, zone in zones), f"{_CONTROL_PLANE_ZONES} AZs")
 
 
 @check(

@@ -4,7 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dpd.catalog import prices
+from dpd.catalog.kubernetes import control_plane_usd_per_hour
 from dpd.catalog.prices import Price
+from dpd.catalog.sources import source
 from dpd.environment.environment import Environment
 from dpd.environment.storage import Lustre
 
@@ -49,7 +51,9 @@ def _nodes(environment: Environment) -> Iterator[CostItem]:
 
 def _cluster(environment: Environment) -> Iterator[CostItem]:
     if environment.cluster.existing is None:
-        yield CostItem("EKS control plane", 1, "cluster", prices.find("eks", "cluster"))
+        listed = source("eks-pricing")
+        price = Price(control_plane_usd_per_hour(extended=False), "every Region", "standard support", listed, listed.as_of)
+        yield CostItem("EKS control plane", 1, "cluster", price)
 
 
 def _network(environment: Environment) -> Iterator[CostItem]:
