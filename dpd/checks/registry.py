@@ -8,6 +8,7 @@ from datetime import date
 from typing import Any, Final
 
 from dpd.environment.environment import Environment
+from dpd.environment.faults import UNUSED_ACKNOWLEDGEMENT
 from dpd.finding import Finding, Level, shown
 
 FAMILIES: Final = (
@@ -105,9 +106,6 @@ def run(environment: Environment, context: Context) -> list[Finding]:
     return acknowledged(environment, findings)
 
 
-UNUSED_ACKNOWLEDGEMENT: Final = "ACK001"
-
-
 def acknowledged(environment: Environment, findings: list[Finding]) -> list[Finding]:
     """Mark the findings that the file accepts, and report acknowledgements that accept nothing."""
     used: set[int] = set()
@@ -119,10 +117,11 @@ def acknowledged(environment: Environment, findings: list[Finding]) -> list[Find
     for index, entry in enumerate(environment.acknowledge):
         if index not in used:
             result.append(
-                Finding(
-                    id=UNUSED_ACKNOWLEDGEMENT, level=Level.WARNING, path=f"acknowledge[{index}]", value=shown(entry.id),
-                    message="accepts a finding that does not occur", fix="remove the entry, or correct its id or path",
-                    link="docs/checks.md",
+                UNUSED_ACKNOWLEDGEMENT.finding(
+                    f"acknowledge[{index}]",
+                    "accepts a finding that does not occur",
+                    "remove the entry, or correct its id or path",
+                    value=entry.id,
                 )
-            )  # fmt: skip
+            )
     return result

@@ -145,9 +145,7 @@ def _ipv4_network(text: str, example: str) -> ipaddress.IPv4Network:
 def _network(text: str) -> str:
     network = _ipv4_network(text, "10.1.0.0/16")
     if not _LARGEST_PREFIX <= network.prefixlen <= _SMALLEST_PREFIX:
-        raise ValueError(
-            f"a VPC or subnet network must be between /{_LARGEST_PREFIX} and /{_SMALLEST_PREFIX}, this one is /{network.prefixlen}"
-        )
+        raise ValueError(f"must be between /{_LARGEST_PREFIX} and /{_SMALLEST_PREFIX}; this network is /{network.prefixlen}")
     return text
 
 

@@ -127,16 +127,18 @@ class _Reader:
         try:
             value = self.constructor.construct_object(node)
         except (yaml.YAMLError, ValueError, LookupError, OverflowError):
-            return self._mistake(
-                node, place, f"is not a value of the type {node.tag.removeprefix(_TAG)}", "correct it, or put it in quotes"
-            )
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            return value
+            self._mistake(node, place, f"is no {node.tag.removeprefix(_TAG)}", "correct it, or put it in quotes")
+            return None
+        return self._number(node, place, value) if type(value) in (int, float) else value
+
+    def _number(self, node: yaml.ScalarNode, place: Place, value: float) -> float | None:
         if not -_LARGEST < value < _LARGEST:
-            return self._mistake(node, place, "is not a number that this file can hold", "write a smaller, finite number")
+            self._mistake(node, place, "is not a number that this file can hold", "write a smaller, finite number")
+            return None
         if _SURPRISING_NUMBER.fullmatch(node.value):
             fix = f"write {value} if that is meant, or put the text in quotes"
-            return self._mistake(node, place, f"looks like text, but YAML reads it as the number {value}", fix)
+            self._mistake(node, place, f"looks like text, but YAML reads it as the number {value}", fix)
+            return None
         return value
 
     def _wrong_tag(self, node: yaml.Node, place: Place) -> None:
