@@ -1,1 +1,137 @@
-"""Rules about secrets."""
+"""Rules about secrets: no credential stands in the file, wherever it may be written."""
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+from dpd.checks.registry import Context, Problem, check
+from dpd.environment.environment import Environment
+from dpd.finding import HIDDEN, looks_like_secret, names_a_secret
+
+_REFERENCE: Final = "use a reference instead: {secret: <name of a Kubernetes Secret>, key: <key in it>}, and revoke what was written here"
+_LINK: Final = "https://kubernetes.io/docs/concepts/configuration/secret/"
+_SEEN: Final = ("https://github.com/validatedpatterns/rag-llm-gitops/issues/70", "https://github.com/kserve/kserve/issues/3832")
+
+_FREE: Final = re.compile(
+    r"\.(?:environment|extra_args|raw|labels|node_selector|dimensions)(?:[.\[]|$)|^tags\.|^(?:network|cluster|storage)(?:\..+)?\.raw\b"
+)
+"""Places whose keys are the user's words; elsewhere the file's own types say what a value is."""
+_NO_SECRET_KEYS: Final = frozenset({"key", "topologykey", "partitionkey", "sortkey"})
+"""Keys of Kubernetes objects that end like a secret's and name something else."""
+_HARMLESS: Final = re.compile(r"(?i:true|false)|[0-9]{1,7}(?:\.[0-9]+)?|arn:\S+")
+_NOTHING: Final = frozenset({"", "none", "null", "nil", "~", "undefined", "changeme", "change-me", "todo", "xxx", "placeholder"})
+_USER_INFO: Final = re.compile(r"[a-z][a-z0-9+.-]{0,20}://[^/\s:@]{0,256}:[^/\s@]{1,256}@", re.IGNORECASE)
+_CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_FLAG: Final = re.compile(r"--?([A-Za-z0-9_.-]+)(?:[=\s]+(\S.*))?", re.DOTALL)
+
+
+def texts(value: Any, path: str = "", key: str = "") -> Iterator[tuple[str, str, str]]:
+    """Every text of a nested value as (path, key, text). A key that is a credential itself is not repeated in a path."""
+    if isinstance(value, dict):
+        yield from _pairs(value, path)
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            yield from texts(item, f"{path}[{index}]", key)
+    elif isinstance(value, str):
+        yield path, key, value
+
+
+def _pairs(mapping: dict[Any, Any], path: str) -> Iterator[tuple[str, str, str]]:
+    # Kubernetes writes a variable as {name: HF_TOKEN, value: hf_...}.
+    name = mapping.get("name")
+    for key, item in mapping.items():
+        text = str(key)
+        below = HIDDEN if looks_like_secret(text) else text
+        place = f"{path}.{below}" if path else below
+        if below == HIDDEN:
+            yield place, "", text
+        yield from texts(item, place, name if text == "value" and isinstance(name, str) else text)
+
+
+def _named(environment: Environment) -> Iterator[tuple[str, str]]:
+    """Texts whose key, variable name or flag usually holds a credential, as (path, text)."""
+    flag = ""
+    for path, key, text in texts(environment.model_dump()):
+        if not _FREE.search(path):
+            continue
+        if re.search(r"args\[\d+\]$", path):
+            match = _FLAG.fullmatch(text)
+            if match is None and flag:
+                yield path, text
+            flag = match[1] if match and _is_secret_key(match[1]) and match[2] is None else ""
+            if match and match[2] is not None and _is_secret_key(match[1]):
+                yield path, match[2]
+        elif _is_secret_key(key):
+            yield path, text
+
+
+def _is_secret_key(key: str) -> bool:
+    spelled = _CAMEL.sub("_", key.rsplit("/", 1)[-1]).replace("-", "_")
+    return spelled.replace("_", "").lower() not in _NO_SECRET_KEYS and names_a_secret(spelled)
+
+
+@check(
+    "SEC001",
+    "No text has the shape of a credential",
+    why="The file is committed, printed in templates and stored in the cloud assembly; whoever reads one of them has the credential.",
+    link=_LINK,
+    seen_in=_SEEN,
+)
+def credentials(environment: Environment, _: Context) -> Iterator[Problem]:
+    """Look at every text of the file, keys included."""
+    for path, _key, text in texts(environment.model_dump()):
+        if looks_like_secret(text):
+            yield Problem(path=path, message="has the shape of a credential", value=HIDDEN, fix=_REFERENCE)
+
+
+@check(
+    "SEC002",
+    "What is called a secret is a reference",
+    why="A password or token has no shape of its own; the name of its variable, key or flag tells. It would stand readable in the "
+    "pod's specification, in templates and in version control.",
+    link=_LINK,
+    seen_in=_SEEN,
+)
+def literals(environment: Environment, _: Context) -> Iterator[Problem]:
+    """Refuse literal values of variables, keys and flags that usually hold a credential."""
+    for path, text in _named(environment):
+        if text.strip().lower() not in _NOTHING and not _HARMLESS.fullmatch(text) and not looks_like_secret(text):
+            yield Problem(path=path, message="holds a secret by its name, and the value is written out", value=HIDDEN, fix=_REFERENCE)
+
+
+@check(
+    "SEC003",
+    "No secret is empty or None",
+    why="An empty text, or the word None that a script printed, is sent as if it were the token. "
+    "The hub answers 401 after the pod was scheduled.",
+    link=_LINK,
+    seen_in=_SEEN,
+)
+def empty(environment: Environment, _: Context) -> Iterator[Problem]:
+    """Refuse values that stand for no value where a credential is meant."""
+    for path, text in _named(environment):
+        if text.strip().lower() in _NOTHING:
+            yield Problem(
+                path=path,
+                message="is a secret by its name, and says nothing",
+                value=text,
+                fix="remove it, or refer to a Kubernetes Secret: {secret: <name>, key: <key in it>}",
+            )
+
+
+@check(
+    "SEC004",
+    "No URL carries a password",
+    why="A URL with user and password is logged by everything that connects to it.",
+    link=_LINK,
+)
+def urls(environment: Environment, _: Context) -> Iterator[Problem]:
+    """Refuse URLs of the form scheme://user:password@host."""
+    for path, _key, text in texts(environment.model_dump()):
+        if _USER_INFO.search(text) and not looks_like_secret(text):
+            yield Problem(
+                path=path,
+                message="is a URL with a password in it",
+                value=HIDDEN,
+                fix="take the password out, and give it by a reference to a Kubernetes Secret",
+            )
