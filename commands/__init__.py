@@ -1,0 +1,1 @@
+"""The ``dpd`` command line: one file per command, thin."""

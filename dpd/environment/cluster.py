@@ -133,5 +133,5 @@ class Cluster(Part):
     """Changes to the add-on version table, by add-on name."""
     existing: ExistingCluster | None = None
     """An EKS cluster to adopt."""
-    raw: RawCluster = RawCluster()
+    raw: RawCluster = Field(default_factory=RawCluster)
     """CloudFormation properties that this file has no word for."""

@@ -1,0 +1,68 @@
+"""The JSON Schema of the environment file, with the description that stands under every field in the source.
+
+Python drops the text under an attribute, so it is read from the source, and only when somebody asks: a check needs none.
+"""
+
+import ast
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from dpd.environment.environment import Environment
+
+SCHEMA_DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+_TOP: Final = "Environment"
+
+
+@cache
+def descriptions() -> dict[str, dict[str, str]]:
+    """The description of every field: class name -> field -> text."""
+    found: dict[str, dict[str, str]] = {}
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef):
+                found[node.name] = _of_class(node)
+    return found
+
+
+def _of_class(node: ast.ClassDef) -> dict[str, str]:
+    texts = {}
+    for field, after in zip(node.body, node.body[1:], strict=False):
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(after, ast.Expr):
+            match after.value:
+                case ast.Constant(value=str(text)):
+                    texts[field.target.id] = " ".join(text.split())
+    return texts
+
+
+@cache
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of an environment file."""
+    schema = Environment.model_json_schema()
+    parts = {_TOP: schema, **schema["$defs"]}
+    for name, part in parts.items():
+        described = descriptions()[name]
+        for key, field in part.get("properties", {}).items():
+            # The type's own description would hide what the field is for.
+            field["description"] = described[key]
+    schema["$defs"] = {name: parts[name] for name in sorted(schema["$defs"])}
+    cleaned = _without_titles(schema)
+    assert isinstance(cleaned, dict)
+    return {
+        "$schema": SCHEMA_DIALECT,
+        "title": "Environment file of HyperPod DPD",
+        **{key: cleaned[key] for key in sorted(cleaned, key=lambda key: key == "$defs")},
+    }
+
+
+def _without_titles(value: Any, *, names: bool = False) -> Any:
+    """Drop the titles that pydantic makes of names: they repeat the key. ``names`` says that keys here are the user's."""
+    if isinstance(value, list):
+        return [_without_titles(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: _without_titles(item, names=key in ("properties", "$defs", "patternProperties") and not names)
+        for key, item in value.items()
+        if names or key != "title" or not isinstance(item, str)
+    }
