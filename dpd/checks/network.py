@@ -94,7 +94,7 @@ def different_subnets(environment: Environment, _: Context) -> Iterator[Problem]
     existing = environment.network.existing
     if existing is None:
         return
-    seen = {}
+    seen: dict[str, str] = {}
     for index, subnet in enumerate(existing.control_plane_subnets):
         path = f"network.existing.control_plane_subnets[{index}]"
         first = seen.setdefault(subnet.id, path)
@@ -112,7 +112,8 @@ def different_subnets(environment: Environment, _: Context) -> Iterator[Problem]
 @check(
     "NET004",
     "A closed network has interface endpoints",
-    why="Without NAT, nodes reach ECR, STS, EKS and CloudWatch through interface endpoints only. Without those they never join the cluster.",
+    why="Without NAT, nodes reach ECR, STS, EKS and CloudWatch through interface endpoints only. "
+    "Without those they never join the cluster.",
     link=_PRIVATE,
 )
 def endpoints_when_closed(environment: Environment, _: Context) -> Iterator[Problem]:

@@ -126,7 +126,8 @@ def readable(environment: Environment, _: Context) -> Iterator[Problem]:
 @check(
     "SGR004",
     "No adopted security group lets the whole internet in",
-    why="Nodes hold model weights and instance credentials. They sit in private subnets today; a route or load balancer added later opens them.",
+    why="Nodes hold model weights and instance credentials. They sit in private subnets today; a route or load balancer added later "
+    "opens them.",
     link="https://docs.aws.amazon.com/vpc/latest/userguide/vpc-security-best-practices.html",
     level=Level.WARNING,
 )

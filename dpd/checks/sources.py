@@ -235,7 +235,8 @@ def instance_store(environment: Environment, _: Context) -> Iterator[Problem]:
 @check(
     "SRC010",
     "Weights outlive their node",
-    why="The instance store is empty after a node is stopped or replaced, which node recovery does by itself; the new pod finds no weights.",
+    why="The instance store is empty after a node is stopped or replaced, which node recovery does by itself; "
+    "the new pod finds no weights.",
     link=_NVME,
     level=Level.WARNING,
 )
@@ -256,7 +257,8 @@ def instance_store_lost(environment: Environment, _: Context) -> Iterator[Proble
 @check(
     "SRC011",
     "A claim can be mounted on several nodes",
-    why="Prefill and decode run on different nodes. A claim on an EBS volume (ReadWriteOnce) attaches to one, and the other role waits for ever.",
+    why="Prefill and decode run on different nodes. A claim on an EBS volume (ReadWriteOnce) attaches to one, "
+    "and the other role waits for ever.",
     link="https://kubernetes.io/docs/concepts/storage/persistent-volumes/#access-modes",
     level=Level.INFO,
 )
