@@ -1,0 +1,1 @@
+"""CDK: one deploy unit a file, reusable pieces in `constructs`."""

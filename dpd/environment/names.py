@@ -96,6 +96,10 @@ class Names:
         """Name of the stack of one part."""
         return f"{self.prefix}-{part}"
 
+    def key_alias(self, part: str) -> str:
+        """Alias of the encryption key that one part makes."""
+        return f"alias/{self.stack(part)}"
+
     @property
     def stage(self) -> str:
         """Id of the CDK stage: the environment's name."""

@@ -1,0 +1,1 @@
+"""Pieces that stacks are made of."""

@@ -1,0 +1,83 @@
+"""A customer-managed key."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from aws_cdk import Stack
+from aws_cdk import aws_kms as kms
+from constructs import Construct
+
+from stacks.constructs.retained import retained
+
+_USE: Final = ("kms:Encrypt", "kms:Decrypt", "kms:ReEncrypt*", "kms:GenerateDataKey*", "kms:DescribeKey")
+DELETION_WINDOW_DAYS: Final = 30
+
+
+class EncryptionKey(Construct):
+    """A symmetric key that is rotated every year and never deleted with its stack.
+
+    IAM policies of the account decide who may use it. Services that come with no identity of the account's own get a
+    statement each, limited to the resources they may use it for.
+    """
+
+    def __init__(
+        self, scope: Construct, id_: str, *, alias: str, description: str, log_groups: str, linked_buckets: Sequence[str] = ()
+    ) -> None:
+        """``log_groups`` is a pattern of log group names; ``linked_buckets`` are buckets that FSx for Lustre reads and writes."""
+        super().__init__(scope, id_)
+        stack = Stack.of(self)
+        statements = [_account(stack), _logs(stack, log_groups), *(_lustre(stack, bucket) for bucket in linked_buckets)]
+        key = kms.CfnKey(
+            self,
+            "Key",
+            description=description,
+            enable_key_rotation=True,
+            pending_window_in_days=DELETION_WINDOW_DAYS,
+            key_policy={"Version": "2012-10-17", "Statement": statements},
+        )
+        retained(key, id_)
+        kms.CfnAlias(self, "Alias", alias_name=alias, target_key_id=key.ref).override_logical_id(f"{id_}Alias")
+        self.arn: Final = key.attr_arn
+
+
+def _account(stack: Stack) -> dict[str, Any]:
+    """Hand the decision to IAM. Without it nobody could change the key any more."""
+    root = f"arn:{stack.partition}:iam::{stack.account}:root"
+    return {"Sid": "DecidedByIam", "Effect": "Allow", "Principal": {"AWS": root}, "Action": "kms:*", "Resource": "*"}
+
+
+def _logs(stack: Stack, log_groups: str) -> dict[str, Any]:
+    """CloudWatch Logs of this Region, for log groups of this environment alone.
+
+    https://docs.aws.amazon.com/AmazonCloudWatch/latest/logs/encrypt-log-data-kms.html
+    """
+    arn = f"arn:{stack.partition}:logs:{stack.region}:{stack.account}:log-group:{log_groups}"
+    return {
+        "Sid": "LogGroups",
+        "Effect": "Allow",
+        "Principal": {"Service": f"logs.{stack.region}.amazonaws.com"},
+        "Action": list(_USE),
+        "Resource": "*",
+        "Condition": {"ArnLike": {"kms:EncryptionContext:aws:logs:arn": arn}},
+    }
+
+
+def _lustre(stack: Stack, bucket: str) -> dict[str, Any]:
+    """The role that FSx makes for each file system with a linked bucket. It does not exist before the file system does.
+
+    With S3 Bucket Keys the encryption context is the bucket, not the object.
+    https://docs.aws.amazon.com/fsx/latest/LustreGuide/s3-server-side-encryption-support.html
+    """
+    roles = "role/aws-service-role/s3.data-source.lustre.fsx.amazonaws.com/AWSServiceRoleForFSxS3Access_fs-*"
+    return {
+        "Sid": "LustreLink",
+        "Effect": "Allow",
+        "Principal": {"AWS": "*"},
+        "Action": list(_USE),
+        "Resource": "*",
+        "Condition": {
+            "StringEquals": {"kms:CallerAccount": stack.account, "kms:ViaService": f"s3.{stack.region}.amazonaws.com"},
+            "ArnLike": {"aws:PrincipalArn": f"arn:{stack.partition}:iam::{stack.account}:{roles}"},
+            "StringLike": {"kms:EncryptionContext:aws:s3:arn": f"arn:{stack.partition}:s3:::{bucket}"},
+        },
+    }
