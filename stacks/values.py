@@ -7,6 +7,8 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
+from stacks.constructs.kubectl import Kubectl
+
 
 @dataclass(frozen=True, slots=True)
 class NetworkValues:
@@ -62,3 +64,17 @@ class StorageValues:
     """The upload of the scripts; the HyperPod cluster must depend on it."""
     lustre: LustreValues | None
     """`None` when the environment has no Lustre file system."""
+
+
+@dataclass(frozen=True, slots=True)
+class EksValues:
+    """The EKS cluster and the way to apply manifests to it."""
+
+    name: str
+    arn: str
+    security_group_id: str
+    """The group that EKS made for the cluster; a function that is in it reaches the private API."""
+    oidc_issuer: str
+    """URL of the OpenID Connect issuer, without `https://`, as trust policies name it."""
+    oidc_provider_arn: str
+    kubectl: Kubectl

@@ -1,0 +1,135 @@
+"""What runs on the cluster's nodes before any endpoint: DNS, certificates, metrics, storage drivers, the inference operator."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from aws_cdk import Stack
+from aws_cdk import aws_logs as logs
+from constructs import Construct
+
+from dpd.catalog import instances
+from dpd.catalog.add_ons import INFERENCE, version_key
+from dpd.environment.cluster import AddOn, InstanceGroup
+from dpd.environment.endpoint import Endpoint
+from stacks.constructs.add_ons import AddOns
+from stacks.constructs.node_gate import NodeGate
+from stacks.constructs.operator_roles import Identity, keda_role, load_balancer_role, model_reader_role, operator_role
+from stacks.values import EksValues, NetworkValues, StorageValues
+
+_ENOUGH_NODES: Final = 2
+"""System nodes to wait for: DNS and the operator's webhooks run two replicas."""
+_FIRST_WITH_GATEWAY: Final = "v2.0.0-eksbuild.2"
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorNeeds:
+    """What the endpoints of an environment make the operator reach in AWS, besides the cluster."""
+
+    certificate_arns: tuple[str, ...] = ()
+    hosted_zone_ids: tuple[str, ...] = ()
+    workspace_ids: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, endpoints: Sequence[Endpoint]) -> "OperatorNeeds":
+        """What these endpoints need."""
+        certificates = [endpoint.exposure.certificate for endpoint in endpoints if endpoint.exposure.certificate]
+        scaled = [role.autoscaling for endpoint in endpoints for _, role in endpoint.roles if role.autoscaling]
+        return cls(
+            certificate_arns=_unique(certificate.acm_arn for certificate in certificates),
+            hosted_zone_ids=_unique(certificate.hosted_zone_id or "" for certificate in certificates),
+            workspace_ids=_unique(trigger.workspace_url.rpartition("/")[2] for scaling in scaled for trigger in scaling.prometheus),
+        )
+
+
+def _unique(texts: Any) -> tuple[str, ...]:
+    return tuple(sorted({text for text in texts if text}))
+
+
+class AddOnsStack(Stack):
+    """A gate that waits for nodes, then the add-ons that need them, the inference operator last."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        id_: str,
+        *,
+        operator_role_name: str,
+        kubernetes_version: str,
+        hyperpod_cluster_arn: str,
+        groups: Mapping[str, InstanceGroup],
+        add_ons: Mapping[str, AddOn],
+        needs: OperatorNeeds,
+        network: NetworkValues,
+        storage: StorageValues,
+        eks: EksValues,
+        log_retention: logs.RetentionDays,
+        **stack: Any,
+    ) -> None:
+        super().__init__(scope, id_, **stack)
+        system = _system_groups(groups)
+        gate = NodeGate(
+            self,
+            "NodeGate",
+            cluster_name=eks.name,
+            cluster_arn=eks.arn,
+            cluster_security_group_id=eks.security_group_id,
+            vpc=network.vpc,
+            subnets=network.control_plane_subnets,
+            minimums={name: min(group.count, _ENOUGH_NODES) for name, group in system.items()},
+            watched=[[name, group.model_dump(mode="json")] for name, group in groups.items()],
+            key=storage.key,
+            log_retention=log_retention,
+        )
+        identity = Identity(eks.oidc_provider_arn, eks.oidc_issuer)
+        bucket = storage.model_bucket
+        models = model_reader_role(
+            self,
+            "ModelReader",
+            identity=identity,
+            bucket_arn=bucket.bucket_arn,
+            key_arn=bucket.encryption_key.key_arn if bucket.encryption_key else None,
+        )
+        operator = operator_role(
+            self,
+            "Operator",
+            name=operator_role_name,
+            identity=identity,
+            certificate_arns=needs.certificate_arns,
+            hosted_zone_ids=needs.hosted_zone_ids,
+        )
+        load_balancers = load_balancer_role(self, "LoadBalancers", identity=identity)
+        scaler = keda_role(self, "Autoscaler", identity=identity, workspace_ids=needs.workspace_ids)
+
+        chain = AddOns(self, cluster_name=eks.name, kubernetes_version=kubernetes_version, changes=add_ons, after=gate)
+        chain.install("coredns")
+        chain.install("cert-manager")
+        chain.install("metrics-server")
+        chain.install("aws-mountpoint-s3-csi-driver", role_arn=models.attr_arn)
+        # Volumes are static: the driver makes no AWS call for them, so it gets no role.
+        chain.install("aws-fsx-csi-driver")
+        chain.install(
+            INFERENCE,
+            {
+                "executionRoleArn": operator.attr_arn,
+                "hyperpodClusterArn": hyperpod_cluster_arn,
+                "tlsCertificateS3Bucket": storage.tls_bucket_name,
+                "alb": {"enabled": True, "serviceAccount": {"create": True, "roleArn": load_balancers.attr_arn}},
+                "keda": {"enabled": True, "auth": {"aws": {"irsa": {"enabled": True, "roleArn": scaler.attr_arn}}}},
+                **_gateway(chain.version(INFERENCE)),
+            },
+        )
+
+
+def _gateway(version: str | None) -> dict[str, Any]:
+    """Switch the Inference Gateway off where the add-on has one: it cannot front a disaggregated endpoint, and wants a role."""
+    has_it = version is not None and version_key(version) >= version_key(_FIRST_WITH_GATEWAY)
+    return {"inferenceGateway": {"enabled": False}} if has_it else {}
+
+
+def _system_groups(groups: Mapping[str, InstanceGroup]) -> dict[str, InstanceGroup]:
+    """The groups that carry system pods: those without GPUs, or all where there is none (the checks say so)."""
+    filled = {name: group for name, group in groups.items() if group.count}
+    known = {name: instances.find(group.instance_type) for name, group in filled.items()}
+    return {name: group for name, group in filled.items() if (instance := known[name]) and not instance.gpus} or filled
+

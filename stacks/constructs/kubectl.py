@@ -1,0 +1,85 @@
+"""kubectl inside CloudFormation: how manifests reach a cluster whose API is private."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from aws_cdk import RemovalPolicy, Stack
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_eks_v2 as eks
+from aws_cdk.lambda_layer_kubectl_v34 import KubectlV34Layer
+from constructs import Construct
+
+from stacks.constructs.access import administrator
+from stacks.constructs.roles import fixed, policies, role, service_trust
+
+
+class Kubectl(Construct):
+    """Applies manifests with a Lambda function in the VPC, inside the cluster's own security group.
+
+    An imported cluster gets neither the access entry nor the ordering that CDK's own cluster has, so both are made here.
+    Creating ClusterRoles needs every right that they grant, hence the administrator policy.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id_: str,
+        *,
+        cluster_name: str,
+        cluster_arn: str,
+        cluster_security_group_id: str,
+        vpc: ec2.IVpc,
+        subnets: Sequence[ec2.ISubnet],
+    ) -> None:
+        super().__init__(scope, id_)
+        stack = Stack.of(self)
+        groups = f"arn:{stack.partition}:logs:{stack.region}:{stack.account}:log-group:*"
+        handler = role(
+            self,
+            "Role",
+            trust=service_trust("lambda.amazonaws.com"),
+            description="Applies Kubernetes manifests",
+            documents=policies(
+                stack,
+                {"cluster_reader": {"cluster": cluster_arn}, "lambda_network": {}, "lambda_logs": {"log_group": groups}},
+            ),
+        )
+        security_group = ec2.SecurityGroup.from_security_group_id(self, "ClusterSecurityGroup", cluster_security_group_id, mutable=False)
+        # The provider wants a cluster and the cluster wants a provider: the first import only breaks that circle.
+        bare = eks.Cluster.from_cluster_attributes(self, "Bare", cluster_name=cluster_name, vpc=vpc)
+        provider = eks.KubectlProvider(
+            self,
+            "Provider",
+            cluster=bare,
+            kubectl_layer=KubectlV34Layer(self, "Layer"),
+            private_subnets=list(subnets),
+            security_groups=[security_group],
+            role=fixed(self, "FixedRole", handler),
+        )
+        # Guards a policy of Amazon ECR Public that the fixed role does not take: nothing is left to use the condition.
+        self.node.try_remove_child("HasEcrPublic")
+        self._ready: Construct = administrator(self, "Access", cluster_name=cluster_name, role_arn=handler.attr_arn)
+        self._cluster = eks.Cluster.from_cluster_attributes(
+            self, "Cluster", cluster_name=cluster_name, vpc=vpc, kubectl_provider=provider, prune=False
+        )
+
+    def apply(
+        self, scope: Construct, id_: str, objects: Sequence[dict[str, Any]], *, after: Iterable[Construct] = (), retain: bool = False
+    ) -> eks.KubernetesManifest:
+        """Apply objects with kubectl's strict validation, so that a field the cluster does not know is an error and not dropped.
+
+        Never prunes: pruning deletes a namespace with all that is in it, and leaves ClusterRoles behind. With ``retain``
+        the objects stay when the stack goes.
+        """
+        manifest = eks.KubernetesManifest(
+            scope,
+            id_,
+            cluster=self._cluster,
+            manifest=list(objects),
+            overwrite=True,
+            prune=False,
+            skip_validation=False,
+            removal_policy=RemovalPolicy.RETAIN if retain else None,
+        )
+        manifest.node.add_dependency(self._ready, *after)
+        return manifest

@@ -1,0 +1,48 @@
+"""The execution role of HyperPod nodes."""
+
+from collections.abc import Sequence
+
+from aws_cdk import Stack
+from aws_cdk import aws_iam as iam
+from constructs import Construct
+
+from dpd.catalog.iam_policies import Values
+from stacks.constructs.roles import policies, role, service_trust
+
+
+def node_role(
+    scope: Construct,
+    id_: str,
+    *,
+    cluster_arn: str,
+    vpc_id: str,
+    subnet_ids: Sequence[str],
+    security_group_ids: Sequence[str],
+    lifecycle_bucket_name: str,
+    key_arn: str,
+    lustre: bool,
+) -> iam.CfnRole:
+    """Make the role. It can read Lustre file systems only where there is one."""
+    stack = Stack.of(scope)
+    ec2 = f"arn:{stack.partition}:ec2:{stack.region}:{stack.account}"
+    values: dict[str, Values] = {
+        "node": {
+            "vpc": f"{ec2}:vpc/{vpc_id}",
+            "subnets": [f"{ec2}:subnet/{id_}" for id_ in subnet_ids],
+            "security_groups": [f"{ec2}:security-group/{id_}" for id_ in security_group_ids],
+            "cluster": cluster_arn,
+            "lifecycle_bucket": f"arn:{stack.partition}:s3:::{lifecycle_bucket_name}",
+        },
+        "node_volumes": {"key": key_arn},
+        "decrypt": {"key": key_arn},
+    }
+    if lustre:
+        values["node_lustre"] = {}
+    return role(
+        scope,
+        id_,
+        trust=service_trust("sagemaker.amazonaws.com"),
+        description="HyperPod nodes",
+        documents=policies(stack, values),
+        managed=["AmazonSageMakerClusterInstanceRolePolicy"],
+    )

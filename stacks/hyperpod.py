@@ -1,0 +1,113 @@
+"""The HyperPod cluster: instance groups in one subnet of one AZ."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from aws_cdk import Stack
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_sagemaker as sagemaker
+from constructs import Construct, IDependable
+
+from dpd.catalog import instances
+from dpd.environment.cluster import InstanceGroup, TrainingPlan
+from stacks.constructs.node_role import node_role
+from stacks.values import EksValues, NetworkValues, StorageValues
+
+LIFECYCLE_SCRIPT: Final = "on_create.sh"
+_DEEP_HEALTH_CHECKS: Final = {"instance_stress": "InstanceStress", "instance_connectivity": "InstanceConnectivity"}
+_CAPACITY: Final[dict[str, dict[str, Any]]] = {"on_demand": {"onDemand": {}}, "spot": {"spot": {}}}
+
+
+class HyperPodStack(Stack):
+    """A HyperPod cluster on EKS, continuously provisioned: it is made even while capacity is still missing."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        id_: str,
+        *,
+        cluster_name: str,
+        groups: Mapping[str, InstanceGroup],
+        node_recovery: str,
+        tiered_storage_memory_percent: int | None,
+        image_release_version: str | None,
+        network: NetworkValues,
+        storage: StorageValues,
+        eks: EksValues,
+        after: Sequence[IDependable],
+        **stack: Any,
+    ) -> None:
+        super().__init__(scope, id_, **stack)
+        role = node_role(
+            self,
+            "NodeRole",
+            cluster_arn=eks.arn,
+            vpc_id=network.vpc_id,
+            subnet_ids=(network.gpu_subnet_id, *network.control_plane_subnet_ids),
+            security_group_ids=network.node_security_group_ids,
+            lifecycle_bucket_name=storage.lifecycle_bucket_name,
+            key_arn=storage.key.key_arn,
+            lustre=storage.lustre is not None,
+        )
+        common = {
+            "executionRole": role.attr_arn,
+            "imageReleaseVersion": image_release_version,
+            "lifeCycleConfig": {"sourceS3Uri": storage.lifecycle_uri, "onCreate": LIFECYCLE_SCRIPT},
+            "overrideVpcConfig": {"subnets": [network.gpu_subnet_id], "securityGroupIds": list(network.node_security_group_ids)},
+            # The console's default is 1, which halves a node's CPUs; leaving it out of an update sets it back.
+            "threadsPerCore": 2,
+        }
+        cluster = sagemaker.CfnCluster(
+            self,
+            "Cluster",
+            cluster_name=cluster_name,
+            orchestrator={"eks": {"clusterArn": eks.arn}},
+            node_provisioning_mode="Continuous",
+            node_recovery=node_recovery.capitalize(),
+            # Can never change without a new cluster, so it holds what never changes. The groups override it.
+            vpc_config={
+                "subnets": list(network.control_plane_subnet_ids),
+                "securityGroupIds": list(network.node_security_group_ids),
+            },
+            instance_groups=[{**common, **_group(name, group, storage.key)} for name, group in groups.items()],
+            tiered_storage_config=(
+                {"mode": "Enable", "instanceMemoryAllocationPercentage": tiered_storage_memory_percent}
+                if tiered_storage_memory_percent
+                else None
+            ),
+        )
+        cluster.override_logical_id("HyperPodCluster")
+        if any(not _lint_knows(group) for group in groups.values()):
+            # The API takes the type; only cfn-lint's list of types is older than it.
+            cluster.add_metadata("cfn-lint", {"config": {"ignore_checks": ["E3644"]}})
+        cluster.node.add_dependency(*after)
+        self.cluster_arn: Final = cluster.attr_cluster_arn
+
+
+def _lint_knows(group: InstanceGroup) -> bool:
+    known = instances.find(group.instance_type)
+    return known is not None and known.lint_known
+
+
+def _group(name: str, group: InstanceGroup, key: kms.IKey) -> dict[str, Any]:
+    volumes: list[dict[str, Any]] = [{"ebsVolumeConfig": {"rootVolume": True, "volumeKmsKeyId": key.key_arn}}]
+    if group.data_volume_gib:
+        volumes.append({"ebsVolumeConfig": {"volumeSizeInGb": group.data_volume_gib, "volumeKmsKeyId": key.key_arn}})
+    kubernetes: dict[str, Any] = {}
+    if group.labels:
+        kubernetes["labels"] = dict(group.labels)
+    if group.taints:
+        kubernetes["taints"] = [
+            {"key": taint.key, "effect": taint.effect, **({"value": taint.value} if taint.value else {})} for taint in group.taints
+        ]
+    return {
+        "instanceGroupName": name,
+        "instanceType": group.instance_type,
+        "instanceCount": group.count,
+        "instanceStorageConfigs": volumes,
+        "kubernetesConfig": kubernetes or None,
+        "onStartDeepHealthChecks": [_DEEP_HEALTH_CHECKS[check] for check in group.deep_health_checks] or None,
+        "capacityRequirements": _CAPACITY[group.capacity] if isinstance(group.capacity, str) else None,
+        "trainingPlanArn": group.capacity.training_plan_arn if isinstance(group.capacity, TrainingPlan) else None,
+    }
+
