@@ -26,7 +26,9 @@ def _networks(environment: Environment) -> list[tuple[str, IPv4Network]]:
     if network.existing:
         path = "network.existing"
         found += [(f"{path}.vpc_cidr", network.existing.vpc_cidr), (f"{path}.gpu_subnet.cidr", network.existing.gpu_subnet.cidr)]
-        found += [(f"{path}.control_plane_subnets[{i}].cidr", it.cidr) for i, it in enumerate(network.existing.control_plane_subnets)]
+        for index, subnet in enumerate(network.existing.control_plane_subnets):
+            if subnet != network.existing.gpu_subnet:
+                found.append((f"{path}.control_plane_subnets[{index}].cidr", subnet.cidr))
     else:
         found += [("network.vpc_cidr", network.vpc_cidr)] if network.vpc_cidr else []
         found += [("network.gpu_subnet.cidr", network.gpu_subnet.cidr)] if network.gpu_subnet else []
@@ -81,7 +83,7 @@ def _overlap(environment: Environment, _: Context) -> Iterator[Problem]:
         for path, cidr in subnets:
             if cidr.overlaps(vpc) and not cidr.subnet_of(vpc):
                 message = f"{cidr} reaches beyond {vpc} ({vpc_path}): it must lie inside it, or wholly outside"
-                yield Problem(path, message, f"choose a network inside {vpc}, or one that shares no address with it", cidr, vpc)
+                yield Problem(path, message, f"choose a network inside {vpc}, or one that shares no address with it", cidr, f"inside {vpc}")
     for (_first_path, first), (path, second) in combinations(subnets, 2):
         if first.overlaps(second):
             yield Problem(path, f"{second} and {first} share addresses", "correct the networks of the subnets", second, f"outside {first}")
@@ -116,7 +118,8 @@ def _room(environment: Environment, _: Context) -> Iterator[Problem]:
     network = environment.network
     if network.existing or not (network.vpc_cidr and network.gpu_subnet and network.egress):
         return
-    if not network.control_plane_availability_zone_ids:
+    vpc, gpu = IPv4Network(network.vpc_cidr), IPv4Network(network.gpu_subnet.cidr)
+    if not network.control_plane_availability_zone_ids or (gpu.overlaps(vpc) and not gpu.subnet_of(vpc)):
         return
     try:
         plan = subnet_plan(network)

@@ -18,7 +18,6 @@ _AZ_IDS: Final = "https://docs.aws.amazon.com/global-infrastructure/latest/regio
 _EKS: Final = "https://docs.aws.amazon.com/eks/latest/userguide/network-reqs.html"
 _DPD: Final = "https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-model-deployment-dpd.html"
 _GROUPS: Final = "https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-eks.html"
-_CONTROL_PLANE_ZONES: Final = 2
 
 
 def _control_plane_zones(environment: Environment) -> list[tuple[str, str]]:
@@ -103,20 +102,14 @@ def _plan_zone(environment: Environment, _: Context) -> Iterator[Problem]:
 
 
 @check(
-    "PLC004", "The control plane spans two AZs in which EKS takes subnets",
-    why="EKS refuses a cluster with subnets in fewer than two AZs, and takes none in a few old AZs.",
+    "PLC004", "EKS takes control-plane subnets in these AZs",
+    why="EKS takes no control-plane subnet in a few old AZs, and refuses the whole cluster for it.",
     link=_EKS,
 )  # fmt: skip
 def _control_plane(environment: Environment, _: Context) -> Iterator[Problem]:
-    zones = _control_plane_zones(environment)
-    for path, zone in zones:
+    for path, zone in _control_plane_zones(environment):
         if zone in rules.control_plane_refused_zones():
             yield Problem(path, "EKS takes no control-plane subnet in this AZ", "choose another AZ id", zone, "an AZ that EKS supports")
-    different = sorted({zone for _path, zone in zones})
-    if zones and len(different) < _CONTROL_PLANE_ZONES:
-        path = zones[0][0].split("[", maxsplit=1)[0]
-        message = f"{len(zones)} of {len(zones)} are in {different[0]}; EKS wants subnets in {_CONTROL_PLANE_ZONES} AZs"
-        yield Problem(path, message, "name two different AZs", ", ".join(zone for _path, zone in zones), f"{_CONTROL_PLANE_ZONES} AZs")
 
 
 @check(
