@@ -26,11 +26,6 @@ def words(table: str) -> tuple[str, ...]:
     return tuple(cast("list[str]", yaml_table("limits")[table]))
 
 
-def operator_with_tolerations() -> tuple[int, ...]:
-    """The operator's version from which its pods can tolerate taints, as numbers."""
-    return tuple(int(part) for part in yaml_table("limits")["operator_with_tolerations"].split("."))
-
-
 def broadest_public_network() -> int:
     """Shortest prefix that still counts as naming a network rather than opening the API to most of the internet."""
     return int(yaml_table("limits")["broadest_public_network"]["prefix"])

@@ -4,7 +4,7 @@ import ipaddress
 from collections.abc import Iterator
 from typing import Final
 
-from dpd.catalog import limits
+from dpd.catalog import limits, node_agents
 from dpd.checks.registry import Context, Problem, check
 from dpd.environment.cluster import PublicAccess
 from dpd.environment.environment import Environment
@@ -13,7 +13,6 @@ from dpd.finding import Level
 _EKS: Final = "https://docs.aws.amazon.com/eks/latest/userguide/network-reqs.html"
 _PRIVATE: Final = "https://docs.aws.amazon.com/eks/latest/userguide/private-clusters.html"
 _MADE: Final = ("vpc_cidr", "gpu_subnet", "control_plane_availability_zone_ids", "egress")
-_CONTROL_PLANE_ZONES: Final = 2
 
 
 def closed(environment: Environment) -> bool:
@@ -60,31 +59,6 @@ def one_way(environment: Environment, _: Context) -> Iterator[Problem]:
 
 @check(
     "NET002",
-    "The control plane spans two AZs",
-    why="EKS refuses a cluster whose subnets lie in fewer than two AZs. GPU nodes want one, so the control plane has its own.",
-    link=_EKS,
-)
-def two_zones(environment: Environment, _: Context) -> Iterator[Problem]:
-    """Count the different AZ ids of the control plane, made or adopted."""
-    network = environment.network
-    if network.existing:
-        path = "network.existing.control_plane_subnets"
-        zones = [subnet.availability_zone_id for subnet in network.existing.control_plane_subnets]
-    else:
-        path = "network.control_plane_availability_zone_ids"
-        zones = list(network.control_plane_availability_zone_ids)
-    if zones and len(set(zones)) < _CONTROL_PLANE_ZONES:
-        yield Problem(
-            path=path,
-            message=f"all lie in {zones[0]}" if len(zones) > 1 else f"names only {zones[0]}",
-            value=", ".join(zones),
-            limit=f"{_CONTROL_PLANE_ZONES} different AZ ids",
-            fix="add another AZ id of the Region",
-        )
-
-
-@check(
-    "NET003",
     "Adopted subnets are different ones",
     why="The same subnet twice gives the control plane one AZ less than it seems, and a subnet is in one AZ only.",
     link=_EKS,
@@ -110,7 +84,7 @@ def different_subnets(environment: Environment, _: Context) -> Iterator[Problem]
 
 
 @check(
-    "NET004",
+    "NET003",
     "A closed network has interface endpoints",
     why="Without NAT, nodes reach ECR, STS, EKS and CloudWatch through interface endpoints only. "
     "Without those they never join the cluster.",
@@ -129,7 +103,7 @@ def endpoints_when_closed(environment: Environment, _: Context) -> Iterator[Prob
 
 
 @check(
-    "NET005",
+    "NET004",
     "A closed network pulls images from a private registry",
     why="Public registries, Amazon's own included, have no VPC endpoint. Pods stay in ImagePullBackOff on billed nodes. An ECR of another "
     "Region is as far away.",
@@ -164,6 +138,28 @@ def private_images(environment: Environment, _: Context) -> Iterator[Problem]:
 def _ecr_elsewhere(repository: str, region: str) -> str | None:
     host = repository.partition("/")[0]
     return host if ".dkr.ecr." in host and f".dkr.ecr.{region}." not in host else None
+
+
+@check(
+    "NET005",
+    "A closed network pulls the images of node agents from a mirror",
+    why="NVIDIA publishes its device plugin on nvcr.io only. Without it nodes have no nvidia.com/gpu, and every pod stays Pending.",
+    link=_PRIVATE,
+)
+def private_agents(environment: Environment, _: Context) -> Iterator[Problem]:
+    """Ask a network without NAT for a mirror of what comes from a public registry."""
+    if not closed(environment):
+        return
+    for name in node_agents.names():
+        repository = environment.cluster.agent_repositories.get(name, node_agents.find(name).repository)
+        registry = public_registry(repository) if "." in repository.partition("/")[0] else None
+        if registry:
+            yield Problem(
+                path=f"cluster.agent_repositories.{name}",
+                message=f"a network without NAT cannot reach {registry[:80]}",
+                value=repository,
+                fix="copy the image to an ECR repository of this Region and name it here",
+            )
 
 
 @check(

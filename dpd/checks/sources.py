@@ -167,7 +167,8 @@ def hub_reachable(environment: Environment, _: Context) -> Iterator[Problem]:
 @check(
     "SRC007",
     "Weights are staged near the GPUs",
-    why="From the hub every pod downloads all weights at every start, through the NAT gateway, with GPUs idle and billed; the hub answers 429 "
+    why="From the hub every pod downloads all weights at every start, through the NAT gateway, with GPUs idle and billed; the hub "
+    "answers 429 "
     "when many start at once. AWS advises S3 or FSx.",
     link=_HUB,
     level=Level.WARNING,

@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from dpd.catalog.node_agents import AgentName
 from dpd.environment.network import SecurityGroupId
 from dpd.environment.types import (
     Arn,
@@ -11,6 +12,7 @@ from dpd.environment.types import (
     ByShape,
     Count,
     DnsLabel,
+    ImageRepository,
     KubernetesVersion,
     Many,
     Part,
@@ -131,6 +133,8 @@ class Cluster(Part):
     """AMI release to pin. Default: the newest one when a node is made, which differs between days."""
     add_ons: dict[Text, AddOn] = {}
     """Changes to the add-on version table, by add-on name."""
+    agent_repositories: dict[AgentName, ImageRepository] = {}
+    """Where the images of node agents come from, by agent, without tag: a mirror, which a closed network needs."""
     existing: ExistingCluster | None = None
     """An EKS cluster to adopt."""
     raw: RawCluster = Field(default_factory=RawCluster)

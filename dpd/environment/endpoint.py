@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from dpd.environment.model import Model, SecretKey
-from dpd.environment.types import Arn, ByShape, DnsLabel, ImageDigest, Many, Part, Positive, Raw, Text, matching
+from dpd.environment.types import Arn, ByShape, DnsLabel, ImageDigest, ImageRepository, Many, Part, Positive, Raw, Text, matching
 
 SharedTier = Annotated[
     Text,
@@ -133,7 +133,7 @@ class Objectives(Part):
 class Image(Part):
     """The serving image of both roles."""
 
-    repository: Annotated[Text, Field(pattern=r"^[a-z0-9.-]+(?::[0-9]+)?(?:/[a-z0-9._-]+)+$", max_length=255)]
+    repository: ImageRepository
     """Registry and repository, without tag or digest."""
     tag: Annotated[Text, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$")]
     """Tag."""

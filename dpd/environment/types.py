@@ -186,6 +186,7 @@ KubernetesVersion = Annotated[
     _quoted('"1.34"'),
 ]
 CommitSha = Annotated[Text, matching(_COMMIT, "must be a full 40-character commit hash, so that the weights cannot change underneath")]
+ImageRepository = Annotated[Text, Field(pattern=r"^[a-z0-9.-]+(?::[0-9]+)?(?:/[a-z0-9._-]+)+$", max_length=255)]
 ImageDigest = Annotated[Text, matching(_DIGEST, "must be a digest: sha256: and 64 hexadecimal digits")]
 Count = Annotated[int, Field(ge=0, le=6758)]
 """A number of nodes; 6758 is the most that an instance group may have (CreateCluster API)."""
