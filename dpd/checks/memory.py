@@ -144,11 +144,8 @@ def _buffer(environment: Environment, _: Context) -> Iterator[Problem]:
         fits = prompts_in_buffer(model.shape, size, model.max_model_len, decode.tensor_parallel, endpoint.kv.dtype)
         senders = prefill[it.placed.endpoint_path]
         wanted = -(-_FEWEST_TRANSFERS * senders.most_replicas // decode.replicas)
-        at_once = -(
-            -(senders.role.max_concurrent_sequences or operator().default_max_sequences["prefill"])
-            * senders.most_replicas
-            // decode.replicas
-        )
+        sequences = senders.role.max_concurrent_sequences or operator().default_max_sequences["prefill"]
+        at_once = -(-sequences * senders.most_replicas // decode.replicas)
         path = f"{it.placed.endpoint_path}.kv.buffer_gib"
         message = f"KV of one prompt of {model.max_model_len:,} tokens is {one:.3f} GiB on a rank; {size} GiB hold {fits}"
         if fits < 1:
@@ -178,10 +175,11 @@ def _threshold(environment: Environment, _: Context) -> Iterator[Problem]:
     for index, endpoint in enumerate(environment.endpoints):
         path = f"endpoints[{index}].routing.threshold_tokens"
         threshold, longest = endpoint.routing.threshold_tokens, endpoint.model.max_model_len
-        factor = _CHARACTERS_PER_ESTIMATED_TOKEN
+        factor, start = _CHARACTERS_PER_ESTIMATED_TOKEN, operator().threshold_default
         if threshold >= longest:
             message = f"threshold {threshold:,} >= max_model_len {longest:,}: no prompt is long enough to go through a prefiller"
-            yield Problem(path, message, f"choose a threshold well below {longest:,}; AWS starts at 4096", threshold, f"below {longest:,}")
+            fix = f"choose a threshold well below {longest:,}; AWS starts at {start}"
+            yield Problem(path, message, fix, threshold, f"below {longest:,}")
         elif threshold * factor > longest:
             message = (
                 f"the estimate is characters // {factor}: a text with about one character in a token (Chinese, Japanese, some code) would "
@@ -191,7 +189,7 @@ def _threshold(environment: Environment, _: Context) -> Iterator[Problem]:
             yield Problem(path, message, fix, threshold, f"{longest // factor:,} for such texts", level=Level.INFO)
         elif threshold == 0:
             message = "every request goes through a prefiller, short prompts too, whose hand-over costs more than it saves"
-            yield Problem(path, message, "AWS starts at 4096", threshold, "4096 is AWS's default", level=Level.INFO)
+            yield Problem(path, message, f"AWS starts at {start}", threshold, f"{start} is AWS's default", level=Level.INFO)
 
 
 @check(

@@ -70,8 +70,8 @@ def _kv_heads(environment: Environment, _: Context) -> Iterator[Problem]:
 
 @check(
     "PAR003", "Prefill and decode are split so that KV can be handed over",
-    why="KV lies in pieces, one for each rank. With LMCache, which the operator uses, a rank hands its piece to the rank of the same number; "
-        "other splits fail at the first long prompt, with an assertion or an index error.",
+    why="KV lies in pieces, one for each rank. With LMCache, which the operator uses, a rank hands its piece to the rank of the same "
+        "number; other splits fail at the first long prompt, with an assertion or an index error.",
     link=_DPD,
     seen_in=("https://github.com/LMCache/LMCache/issues/1142", "https://github.com/vllm-project/vllm/issues/42895"),
 )  # fmt: skip
