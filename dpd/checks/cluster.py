@@ -368,7 +368,8 @@ def authentication(environment: Environment, _: Context) -> Iterator[Problem]:
             message="has no access entries",
             value=existing.authentication_mode,
             limit="API_AND_CONFIG_MAP or API",
-            fix=f"aws eks update-cluster-config --name {existing.name} --access-config authenticationMode=API_AND_CONFIG_MAP, then change this",
+            fix=f"aws eks update-cluster-config --name {existing.name} --access-config authenticationMode=API_AND_CONFIG_MAP, "
+            "then change this",
         )
 
 
