@@ -21,6 +21,7 @@ class Operator:
     threshold_default: int
     log_signatures: dict[str, str]
     metrics: dict[str, str]
+    newer_fields: dict[str, str]
     sources: list[str]
 
 

@@ -13,7 +13,7 @@ from dpd.checks.variables import all_faults
 from dpd.environment.endpoint import Endpoint, Role
 from dpd.environment.environment import Environment
 from dpd.finding import Level
-from dpd.sizing.pod import efa_share, pod_shape
+from dpd.sizing.pod import pod_shape
 
 _VLLM: Final = "https://docs.vllm.ai/en/latest/cli/serve/"
 _DPD: Final = "https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-model-deployment-dpd.html"
@@ -49,7 +49,7 @@ def _vllm_version(endpoint: Endpoint) -> str:
     "on billed nodes.",
     link=_VLLM,
 )  # fmt: skip
-def shape(environment: Environment, context: Context) -> Iterator[Problem]:  # noqa: ARG001
+def shape(environment: Environment, _: Context) -> Iterator[Problem]:
     """Refuse items that no flag precedes, and flags that share an item with their value."""
     for path, _endpoint, role, arguments in _roles(environment):
         for index in arguments.strays:
@@ -70,7 +70,7 @@ def shape(environment: Environment, context: Context) -> Iterator[Problem]:  # n
     link=_VLLM,
     seen_in=("https://github.com/llm-d/llm-d/pull/1101", "https://github.com/llm-d/llm-d/issues/575"),
 )  # fmt: skip
-def managed(environment: Environment, context: Context) -> Iterator[Problem]:  # noqa: ARG001
+def managed(environment: Environment, _: Context) -> Iterator[Problem]:
     """Refuse every spelling of a flag that follows from a field."""
     fields = vllm_flags.reasons("managed")
     for path, _endpoint, _role, argument in _arguments(environment):
@@ -91,7 +91,7 @@ def managed(environment: Environment, context: Context) -> Iterator[Problem]:  #
     link=_DPD,
     seen_in=("https://github.com/LMCache/LMCache/issues/2511",),
 )  # fmt: skip
-def refused(environment: Environment, context: Context) -> Iterator[Problem]:  # noqa: ARG001
+def refused(environment: Environment, _: Context) -> Iterator[Problem]:
     """Refuse flags that the operator owns, and flags that stop the server from being reachable."""
     reasons = vllm_flags.reasons("refused")
     for path, _endpoint, _role, argument in _arguments(environment):
@@ -104,7 +104,7 @@ def refused(environment: Environment, context: Context) -> Iterator[Problem]:  #
     why="vLLM exits at start when it meets a flag it does not know.",
     link=_VLLM,
 )  # fmt: skip
-def unknown(environment: Environment, context: Context) -> Iterator[Problem]:  # noqa: ARG001
+def unknown(environment: Environment, _: Context) -> Iterator[Problem]:
     """Compare with the flags of the image's vLLM version, where the catalog has them."""
     for path, endpoint, _role, argument in _arguments(environment):
         known = vllm_flags.flags_of(_vllm_version(endpoint))
@@ -125,7 +125,7 @@ def unknown(environment: Environment, context: Context) -> Iterator[Problem]:  #
     "and vLLM does not start.",
     link="https://docs.vllm.ai/en/latest/serving/parallelism_scaling/",
 )  # fmt: skip
-def gpus(environment: Environment, context: Context) -> Iterator[Problem]:  # noqa: ARG001
+def gpus(environment: Environment, _: Context) -> Iterator[Problem]:
     """Refuse parallelism that multiplies the GPUs of a pod."""
     for path, _endpoint, role, argument in _arguments(environment):
         if argument.flag in vllm_flags.named("multiply_gpus") and argument.values != ("1",):
@@ -145,7 +145,7 @@ def gpus(environment: Environment, context: Context) -> Iterator[Problem]:  # no
     link="https://docs.vllm.ai/en/latest/features/disagg_prefill/",
     seen_in=("https://github.com/vllm-project/vllm/issues/42895",),
 )  # fmt: skip
-def same_cache(environment: Environment, context: Context) -> Iterator[Problem]:  # noqa: ARG001
+def same_cache(environment: Environment, _: Context) -> Iterator[Problem]:
     """Refuse flags about the cache that only one role has, or that differ."""
     for path, endpoint in _endpoints(environment):
         prefill, decode = ({item.base: item for item in parse(role.extra_args).known} for _name, role in endpoint.roles)
@@ -169,7 +169,7 @@ def same_cache(environment: Environment, context: Context) -> Iterator[Problem]:
     link=_DPD,
     seen_in=("https://github.com/LMCache/LMCache/issues/2979", "https://github.com/LMCache/LMCache/issues/2511"),
 )  # fmt: skip
-def owned_variables(environment: Environment, context: Context) -> Iterator[Problem]:  # noqa: ARG001
+def owned_variables(environment: Environment, _: Context) -> Iterator[Problem]:
     """Refuse other values than the derived ones."""
     for path, endpoint in _endpoints(environment):
         derived = derived_environment(endpoint, efa=True)
@@ -199,7 +199,7 @@ def owned_variables(environment: Environment, context: Context) -> Iterator[Prob
         "https://github.com/vllm-project/vllm/issues/41814",
     ),
 )  # fmt: skip
-def network_variables(environment: Environment, context: Context) -> Iterator[Problem]:  # noqa: ARG001
+def network_variables(environment: Environment, _: Context) -> Iterator[Problem]:
     """Compare libfabric's, NIXL's and NCCL's settings with the devices that the pods get."""
     site = Site.of(environment)
     for path, endpoint in _endpoints(environment):
@@ -228,7 +228,7 @@ def _requests_huge_pages(endpoint: Endpoint) -> bool:
     "start, and each works alone.",
     link=_DPD,
 )  # fmt: skip
-def image(environment: Environment, context: Context) -> Iterator[Problem]:  # noqa: ARG001
+def image(environment: Environment, _: Context) -> Iterator[Problem]:
     """Refuse images that are known to lack a part; warn of ones that AWS does not name."""
     default = images.default_image()
     for path, endpoint in _endpoints(environment):
@@ -258,7 +258,7 @@ def image(environment: Environment, context: Context) -> Iterator[Problem]:  # n
     link=_DPD,
     seen_in=("https://github.com/vllm-project/vllm/issues/27055",),
 )  # fmt: skip
-def versions(environment: Environment, context: Context) -> Iterator[Problem]:  # noqa: ARG001
+def versions(environment: Environment, _: Context) -> Iterator[Problem]:
     """Refuse stated versions that a known image contradicts; warn of mixes that are known to fail or not documented."""
     documented = runtime_versions.documented()
     for path, endpoint in _endpoints(environment):
@@ -306,7 +306,7 @@ def _matches(mix: dict[str, str], stated: dict[str, str]) -> bool:
     link="https://kubernetes.io/docs/concepts/containers/images/#image-names",
     level=Level.INFO,
 )  # fmt: skip
-def pinned(environment: Environment, context: Context) -> Iterator[Problem]:  # noqa: ARG001
+def pinned(environment: Environment, _: Context) -> Iterator[Problem]:
     """Say how to pin; warn of tags that are made to move."""
     default = images.default_image()
     for path, endpoint in _endpoints(environment):
@@ -322,31 +322,3 @@ def pinned(environment: Environment, context: Context) -> Iterator[Problem]:  # 
             fix=f"docker buildx imagetools inspect {repository}:{tag} prints the digest; write it to image.digest",
             level=Level.WARNING if moving else None,
         )
-
-
-@check(
-    "RUN012", "A pod has the EFA devices that belong to its GPUs",
-    why="EFA devices hang on the same PCIe switches as the GPUs. A pod with fewer devices moves KV at their share of the bandwidth, and one "
-    "without any moves it over TCP, in silence.",
-    link=_EFA,
-    level=Level.WARNING,
-    seen_in=("https://github.com/aws/sagemaker-hyperpod-cli/issues/306",),
-)  # fmt: skip
-def efa_devices(environment: Environment, context: Context) -> Iterator[Problem]:  # noqa: ARG001
-    """Compare a given number of devices with the share; too many for the node is a matter of capacity."""
-    site = Site.of(environment)
-    for path, endpoint in _endpoints(environment):
-        for name, role in endpoint.roles:
-            instance = site.instance(role.group)
-            share = efa_share(instance, role.tensor_parallel) if instance else 0
-            if instance is None or role.efa_devices is None or role.efa_devices >= share:
-                continue
-            fewer = f"is fewer than the {share} that belong to {role.tensor_parallel} of the node's {instance.gpus} GPUs"
-            none = "requests no EFA device; nobody has shown that the operator adds them, and without them KV travels over TCP"
-            yield Problem(
-                path=f"{path}.{name}.efa_devices",
-                message=fewer if role.efa_devices else none,
-                value=role.efa_devices,
-                limit=f"{instance.efa} x {role.tensor_parallel} / {instance.gpus} = {share}",
-                fix="remove it: the share is the default",
-            )

@@ -8,9 +8,10 @@ and of 3.3 where a field says so. The API server prunes what its schema does not
 """
 # ruff: noqa: D101 (the classes carry the names of the schema, which is their documentation)
 
-from typing import Annotated, Any, ClassVar, Final, Literal
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 
 GROUP: Final = "inference.sagemaker.aws.amazon.com"
@@ -76,6 +77,13 @@ class ModelSourceConfig(Block):
     s3_storage: S3Storage | None = None
     fsx_storage: FsxStorage | None = None
     hugging_face_model: HuggingFaceModel | None = None
+
+    @model_validator(mode="after")
+    def _block_of_type(self) -> Self:
+        blocks = {"s3": self.s3_storage, "fsx": self.fsx_storage, "huggingface": self.hugging_face_model}
+        if blocks.get(self.model_source_type, True) is None:
+            raise ValueError(f"modelSourceType {self.model_source_type} needs its own block, which the schema does not ask for")
+        return self
 
 
 class Resources(Block):
@@ -229,6 +237,15 @@ class KvCacheSpec(Block):
     l2_cache_spec: L2CacheSpec | None = None
     cache_config_file: str | None = None
 
+    @model_validator(mode="after")
+    def _second_tier(self) -> Self:
+        backend = self.l2_cache_spec.l2_cache_backend if self.l2_cache_spec else None
+        if self.enable_l2_cache and backend is None:
+            raise ValueError("enableL2Cache needs l2CacheSpec.l2CacheBackend")
+        if backend and backend.lower() == "redis" and not (self.l2_cache_spec and self.l2_cache_spec.l2_cache_local_url):
+            raise ValueError("the redis backend needs l2CacheSpec.l2CacheLocalUrl")
+        return self
+
 
 class IntelligentRoutingSpec(Block):
     enabled: bool | None = None
@@ -367,3 +384,41 @@ class Spec(Block):
     replicas: NotNegative | None = None
     initial_replica_count: Annotated[int | None, Field(alias="InitialReplicaCount")] = None
     auto_scaling_spec: AutoScalingSpec | None = None
+
+    @model_validator(mode="after")
+    def _exclusive(self) -> Self:
+        chosen = [name for name in ("instance_type", "instance_types", "node_affinity") if getattr(self, name) is not None]
+        if len(chosen) > 1:
+            raise ValueError(f"{' and '.join(map(to_camel, chosen))} exclude each other")
+        if self.dns_config and not (self.tls_config and self.tls_config.custom_certificate_config):
+            raise ValueError("dnsConfig needs tlsConfig.customCertificateConfig")
+        if self.model_source_config.model_source_type == "kubernetesVolume" and not self._has_model_volume():
+            raise ValueError(
+                f"kubernetes.volumes needs a volume called {self.worker.model_volume_mount.name!r}, as in worker.modelVolumeMount"
+            )
+        return self
+
+    def _has_model_volume(self) -> bool:
+        volumes = (self.kubernetes.volumes if self.kubernetes else None) or []
+        return any(volume.get("name") == self.worker.model_volume_mount.name for volume in volumes)
+
+
+@dataclass(frozen=True, slots=True)
+class SpecFault:
+    """One thing that the schema, or the operator behind it, refuses. ``place`` leads to the field inside ``spec``."""
+
+    place: tuple[str | int, ...]
+    message: str
+    unknown: bool
+
+
+def faults(body: dict[str, Any]) -> list[SpecFault]:
+    """Everything that is wrong with a ``spec`` as Kubernetes would get it."""
+    try:
+        Spec.model_validate(body, by_alias=True, by_name=False)
+    except ValidationError as error:
+        return [
+            SpecFault(detail["loc"], detail["msg"].removeprefix("Value error, "), detail["type"] == "extra_forbidden")
+            for detail in error.errors(include_url=False)
+        ]
+    return []
