@@ -100,7 +100,7 @@ class NetworkStack(Stack):
             vpc_cidr_block=cidrs[0],
             availability_zones=list(zones),
             private_subnet_ids=list(subnet_ids),
-            private_subnet_route_table_ids=route_table_ids,
+            private_subnet_route_table_ids=list(route_table_ids) if route_table_ids else None,
         )
         return NetworkValues(
             vpc=vpc,

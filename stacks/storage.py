@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from aws_cdk import CfnOutput, Stack
+from aws_cdk import Stack
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
@@ -75,12 +75,6 @@ class StorageStack(Stack):
             lifecycle_upload=upload.resource,
             lustre=lustre,
         )
-        CfnOutput(self, "ModelBucketName", value=model_bucket.bucket_name)
-        CfnOutput(self, "KeyArn", value=key_arn)
-        if lustre:
-            CfnOutput(self, "LustreFileSystemId", value=lustre.file_system_id)
-            CfnOutput(self, "LustreDnsName", value=lustre.dns_name)
-            CfnOutput(self, "LustreMountName", value=lustre.mount_name)
 
     def _key(self, storage: Storage, names: Names, adopted: ExistingBucket | None) -> str:
         if isinstance(storage.encryption_key, ExistingKey):
