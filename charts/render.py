@@ -14,6 +14,7 @@ from cdk8s import App
 from charts import operator
 from charts.manifest import Manifest, chart_of
 from charts.namespace import BUILT_IN, namespace
+from charts.prerequisites import prerequisites
 from charts.site import Site
 from charts.volumes import lustre_objects
 from dpd.environment.endpoint import Endpoint
@@ -59,6 +60,14 @@ def render(environment: Environment, cluster: tuple[Manifest, ...] = ()) -> Rend
         namespaces={name: chart_of(app, f"namespace-{name}", bodies) for name, bodies in _namespaces(environment, site).items()},
         cluster=cluster,
     )
+
+
+def render_all(environment: Environment) -> Rendered:
+    """Render an environment with what its cluster needs first, unless the adopted cluster has that already."""
+    cluster = environment.cluster
+    adopted = cluster.existing is not None and cluster.existing.prerequisites == "exists"
+    first = prerequisites(region=environment.region, groups=cluster.groups, repositories=cluster.agent_repositories)
+    return render(environment, () if adopted else first)
 
 
 def render_endpoint(endpoint: Endpoint, site: Site, app: App | None = None) -> tuple[Manifest, ...]:

@@ -46,7 +46,7 @@ def json_schema() -> dict[str, Any]:
             # The type's own description would hide what the field is for.
             field["description"] = described[key]
     schema["$defs"] = {name: parts[name] for name in sorted(schema["$defs"])}
-    cleaned = _without_titles(schema)
+    cleaned = _tidied(schema)
     assert isinstance(cleaned, dict)
     return {
         "$schema": SCHEMA_DIALECT,
@@ -55,14 +55,15 @@ def json_schema() -> dict[str, Any]:
     }
 
 
-def _without_titles(value: Any, *, names: bool = False) -> Any:
-    """Drop the titles that pydantic makes of names: they repeat the key. ``names`` says that keys here are the user's."""
+def _tidied(value: Any, *, names: bool = False) -> Any:
+    """Drop the titles that pydantic makes of names, and refuse keys that match no pattern. ``names`` says that keys here are names."""
     if isinstance(value, list):
-        return [_without_titles(item) for item in value]
+        return [_tidied(item) for item in value]
     if not isinstance(value, dict):
         return value
-    return {
-        key: _without_titles(item, names=key in ("properties", "$defs", "patternProperties") and not names)
+    closed = {"additionalProperties": False} if "patternProperties" in value and not names else {}
+    return closed | {
+        key: _tidied(item, names=key in ("properties", "$defs", "patternProperties") and not names)
         for key, item in value.items()
         if names or key != "title" or not isinstance(item, str)
     }
