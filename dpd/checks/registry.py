@@ -13,7 +13,7 @@ from dpd.finding import Finding, Level, shown
 
 FAMILIES: Final = (
     "instances", "placement", "addresses", "capacity", "memory", "parallelism", "operator", "runtime",
-    "names", "secrets", "kubernetes", "lustre", "buckets", "security_groups", "network", "cluster", "sources", "raw",
+    "names", "secrets", "kubernetes", "lustre", "buckets", "security_groups", "network", "cluster", "sources", "raw", "manifests",
 )  # fmt: skip
 """Modules of this package that hold rules over an environment, in the order of the table of checks."""
 
@@ -59,17 +59,20 @@ class Check:
 
     def findings(self, environment: Environment, context: Context) -> Iterator[Finding]:
         """Run the rule."""
-        for problem in self.rule(environment, context):
-            yield Finding(
-                id=self.id,
-                level=problem.level or self.level,
-                path=problem.path,
-                message=problem.message,
-                value=shown(problem.value, key=problem.path.rsplit(".", 1)[-1]),
-                limit=problem.limit,
-                fix=problem.fix,
-                link=self.link,
-            )
+        yield from map(self.finding, self.rule(environment, context))
+
+    def finding(self, problem: Problem) -> Finding:
+        """What the user reads of a problem."""
+        return Finding(
+            id=self.id,
+            level=problem.level or self.level,
+            path=problem.path,
+            message=problem.message,
+            value=shown(problem.value, key=problem.path.rsplit(".", 1)[-1]),
+            limit=problem.limit,
+            fix=problem.fix,
+            link=self.link,
+        )
 
 
 _CHECKS: Final[dict[str, Check]] = {}

@@ -8,10 +8,11 @@ and of 3.3 where a field says so. The API server prunes what its schema does not
 """
 # ruff: noqa: D101 (the classes carry the names of the schema, which is their documentation)
 
+import re
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Final, Literal, Self
+from typing import Annotated, Any, ClassVar, Final, Literal, Self, cast
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 
 GROUP: Final = "inference.sagemaker.aws.amazon.com"
@@ -19,13 +20,28 @@ API_VERSION: Final = f"{GROUP}/v1"
 KIND: Final = "InferenceEndpointConfig"
 PLURAL: Final = "inferenceendpointconfigs"
 
+_QUANTITY: Final = re.compile(
+    r"(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?"
+)
+
+
+def _int_or_string(value: Any) -> str | int:
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise ValueError("must be a whole number or a text")
+    return value
+
+
+def _quantity(value: Any) -> str | int:
+    if isinstance(_int_or_string(value), str) and not _QUANTITY.fullmatch(value):
+        raise ValueError("must be a Kubernetes quantity, such as 500m, 96 or 1024Gi")
+    return cast("str | int", value)
+
+
 Int32 = Annotated[int, Field(ge=-(2**31), lt=2**31)]
 NotNegative = Annotated[int, Field(ge=0, lt=2**31)]
 Port = Annotated[int, Field(ge=1, le=65535)]
-Quantity = Annotated[
-    str | int,
-    Field(pattern=r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"),
-]
+Quantity = Annotated[str | int, PlainValidator(_quantity)]
+IntOrString = Annotated[str | int, PlainValidator(_int_or_string)]
 DnsSubdomain = Annotated[str, Field(max_length=253, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")]
 DomainName = Annotated[str, Field(max_length=253, pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$")]
 WorkspaceUrl = Annotated[
@@ -100,7 +116,7 @@ class EnvVar(Block):
 
 class HttpGet(Block):
     path: str | None = None
-    port: int | str
+    port: IntOrString
     scheme: str | None = None
     host: str | None = None
     http_headers: list[Kubernetes] | None = None
