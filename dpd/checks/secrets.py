@@ -6,6 +6,8 @@ from typing import Any, Final
 
 from dpd.checks.registry import Context, Problem, check
 from dpd.environment.environment import Environment
+from dpd.environment.model import SecretKey
+from dpd.environment.types import Part
 from dpd.finding import HIDDEN, looks_like_secret, names_a_secret
 
 _REFERENCE: Final = "use a reference instead: {secret: <name of a Kubernetes Secret>, key: <key in it>}, and revoke what was written here"
@@ -26,8 +28,15 @@ _FLAG: Final = re.compile(r"--?([A-Za-z0-9_.-]+)(?:[=\s]+(\S.*))?", re.DOTALL)
 
 
 def texts(value: Any, path: str = "", key: str = "") -> Iterator[tuple[str, str, str]]:
-    """Every text of a nested value as (path, key, text). A key that is a credential itself is not repeated in a path."""
-    if isinstance(value, dict):
+    """Every text of a nested value as (path, key, text). A key that is a credential itself is not repeated in a path.
+
+    The two names of a reference to a Secret have no key: they are what a secret should be.
+    """
+    if isinstance(value, SecretKey):
+        yield from ((f"{path}.{field}", "", name) for field, name in value)
+    elif isinstance(value, Part):
+        yield from _pairs(dict(value), path)
+    elif isinstance(value, dict):
         yield from _pairs(value, path)
     elif isinstance(value, list | tuple):
         for index, item in enumerate(value):
@@ -51,7 +60,7 @@ def _pairs(mapping: dict[Any, Any], path: str) -> Iterator[tuple[str, str, str]]
 def _named(environment: Environment) -> Iterator[tuple[str, str]]:
     """Texts whose key, variable name or flag usually holds a credential, as (path, text)."""
     flag = ""
-    for path, key, text in texts(environment.model_dump()):
+    for path, key, text in texts(environment):
         if not _FREE.search(path):
             continue
         if re.search(r"args\[\d+\]$", path):
@@ -79,7 +88,7 @@ def _is_secret_key(key: str) -> bool:
 )
 def credentials(environment: Environment, _: Context) -> Iterator[Problem]:
     """Look at every text of the file, keys included."""
-    for path, _key, text in texts(environment.model_dump()):
+    for path, _key, text in texts(environment):
         if looks_like_secret(text):
             yield Problem(path=path, message="has the shape of a credential", value=HIDDEN, fix=_REFERENCE)
 
@@ -127,7 +136,7 @@ def empty(environment: Environment, _: Context) -> Iterator[Problem]:
 )
 def urls(environment: Environment, _: Context) -> Iterator[Problem]:
     """Refuse URLs of the form scheme://user:password@host."""
-    for path, _key, text in texts(environment.model_dump()):
+    for path, _key, text in texts(environment):
         if _USER_INFO.search(text) and not looks_like_secret(text):
             yield Problem(
                 path=path,

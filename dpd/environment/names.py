@@ -57,7 +57,7 @@ def is_eks_cluster_name(text: str) -> bool:
 
 def dns_name(*parts: str) -> str:
     """Join parts to a DNS label (RFC 1123): lower case, everything else becomes '-'. Raises ``ValueError`` beyond 63."""
-    text = re.sub(r"[^a-z0-9]+", "-", "-".join(parts).lower()).strip("-")
+    text = re.sub(r"[^a-z0-9-]+", "-", "-".join(parts).lower()).strip("-")
     if not 1 <= len(text) <= SERVICE_NAME_LIMIT:
         raise ValueError(f"the name {text[:80]!r} has {len(text)} characters; 1 to {SERVICE_NAME_LIMIT} are allowed")
     return text
