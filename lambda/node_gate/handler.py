@@ -58,7 +58,9 @@ class Gate:
             raise ValueError("The property Groups must map at least one instance group to its least number of nodes.")
         minimums = {group: _number(f"Groups.{group}", minimum) for group, minimum in groups.items()}
         timeout = _number("TimeoutSeconds", properties.get("TimeoutSeconds", DEFAULT_TIMEOUT_SECONDS))
-        return cls(name, minimums, frozenset(properties.get("ToleratedTaints") or ()), timeout)
+        # Without a value kubectl leaves the equals sign out; take it either way.
+        tolerated = frozenset(taint.replace("=:", ":") for taint in properties.get("ToleratedTaints") or ())
+        return cls(name, minimums, tolerated, timeout)
 
 
 def _number(name: str, value: Any) -> int:

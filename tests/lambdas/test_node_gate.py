@@ -127,6 +127,12 @@ def test_taints_on_the_list_do_not_close_a_node(fake: Fake) -> None:
     assert look(fake, Groups={"prefill": "1"}, ToleratedTaints=["role=prefill:NoSchedule"])["IsComplete"] is True
 
 
+@pytest.mark.parametrize("written", ["gpu:NoExecute", "gpu=:NoExecute"])
+def test_a_taint_without_value_may_be_written_either_way(fake: Fake, written: str) -> None:
+    fake.kubernetes = lambda _: node_list(node(spec={"taints": [{"key": "gpu", "effect": "NoExecute"}]}))
+    assert look(fake, Groups={"system": "1"}, ToleratedTaints=[written])["IsComplete"] is True
+
+
 def test_all_pages_are_read_and_each_asks_for_the_next(fake: Fake) -> None:
     pages = {"": node_list(node(), following="second page&/"), "second page&/": node_list(node())}
     fake.kubernetes = lambda following: pages[following]
