@@ -1,13 +1,16 @@
 """What the stacks hand to each other: typed values, the same whether a resource is made here or was adopted."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from stacks.constructs.kubectl import Kubectl
+if TYPE_CHECKING:
+    # The kubectl layer is large, and the stacks before the cluster do not need it.
+    from stacks.constructs.kubectl import Kubectl
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,4 +80,4 @@ class EksValues:
     oidc_issuer: str
     """URL of the OpenID Connect issuer, without `https://`, as trust policies name it."""
     oidc_provider_arn: str
-    kubectl: Kubectl
+    kubectl: "Kubectl"
