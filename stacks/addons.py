@@ -132,4 +132,3 @@ def _system_groups(groups: Mapping[str, InstanceGroup]) -> dict[str, InstanceGro
     filled = {name: group for name, group in groups.items() if group.count}
     known = {name: instances.find(group.instance_type) for name, group in filled.items()}
     return {name: group for name, group in filled.items() if (instance := known[name]) and not instance.gpus} or filled
-

@@ -14,7 +14,7 @@ from dpd.environment.cluster import AddOn, ExistingCluster, PublicAccess
 from stacks.constructs.access import administrator
 from stacks.constructs.add_ons import AddOns
 from stacks.constructs.kubectl import Kubectl
-from stacks.constructs.roles import policies, role, service_trust
+from stacks.constructs.roles import role, service_trust
 from stacks.values import EksValues, NetworkValues
 
 _LOGS: Final = ("api", "audit", "authenticator", "controllerManager", "scheduler")
@@ -35,6 +35,7 @@ class EksStack(Stack):
         admin_role_arns: Sequence[str],
         add_ons: Mapping[str, AddOn],
         existing: ExistingCluster | None,
+        raw: Mapping[str, Any],
         prerequisites: Sequence[dict[str, Any]],
         network: NetworkValues,
         key: kms.IKey,
@@ -44,6 +45,8 @@ class EksStack(Stack):
         super().__init__(scope, id_, **stack)
         if existing is None:
             cluster = self._cluster(cluster_name, kubernetes_version, api_access, network, key, log_retention)
+            for path, value in raw.items():
+                cluster.add_property_override(path, value)
             provider = iam.CfnOIDCProvider(
                 # No thumbprint: IAM trusts the certificate authority of EKS issuers and fetches it by itself.
                 self, "OpenIdConnect", url=cluster.attr_open_id_connect_issuer_url, client_id_list=["sts.amazonaws.com"],
@@ -65,6 +68,8 @@ class EksStack(Stack):
             cluster_security_group_id=security_group_id,
             vpc=network.vpc,
             subnets=network.control_plane_subnets,
+            key=key,
+            log_retention=log_retention,
         )
         self.values: Final = EksValues(name, arn, security_group_id, issuer, provider_arn, kubectl)
         if existing is None:
@@ -92,8 +97,8 @@ class EksStack(Stack):
             "Role",
             trust=service_trust("eks.amazonaws.com"),
             description="EKS control plane",
-            documents=policies(self, {"cluster_secrets": {"key": key.key_arn}}),
-            managed=["AmazonEKSClusterPolicy"],
+            grants={"cluster_secrets": {"key": key.key_arn}},
+            managed={"AmazonEKSClusterPolicy": "EKS asks for this policy by name and extends it with the service"},
         )
         cluster = eks.CfnCluster(
             self,

@@ -1,6 +1,6 @@
 """The HyperPod cluster: instance groups in one subnet of one AZ."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from aws_cdk import Stack
@@ -31,6 +31,7 @@ class HyperPodStack(Stack):
         node_recovery: str,
         tiered_storage_memory_percent: int | None,
         image_release_version: str | None,
+        raw: Mapping[str, Any],
         network: NetworkValues,
         storage: StorageValues,
         eks: EksValues,
@@ -77,6 +78,8 @@ class HyperPodStack(Stack):
             ),
         )
         cluster.override_logical_id("HyperPodCluster")
+        for path, value in [*raw.items(), *_raw_of_groups(groups)]:
+            cluster.add_property_override(path, value)
         if any(not _lint_knows(group) for group in groups.values()):
             # The API takes the type; only cfn-lint's list of types is older than it.
             cluster.add_metadata("cfn-lint", {"config": {"ignore_checks": ["E3644"]}})
@@ -111,3 +114,8 @@ def _group(name: str, group: InstanceGroup, key: kms.IKey) -> dict[str, Any]:
         "trainingPlanArn": group.capacity.training_plan_arn if isinstance(group.capacity, TrainingPlan) else None,
     }
 
+
+def _raw_of_groups(groups: Mapping[str, InstanceGroup]) -> Iterator[tuple[str, Any]]:
+    for index, group in enumerate(groups.values()):
+        for path, value in group.raw.items():
+            yield f"InstanceGroups.{index}.{path}", value

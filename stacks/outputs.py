@@ -1,6 +1,7 @@
 """The outputs that users look for, as CloudFormation outputs of the stacks that own the thing."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from aws_cdk import CfnOutput, Stack
 from constructs import Construct
@@ -9,7 +10,7 @@ from dpd.environment.endpoint import Endpoint
 from dpd.environment.names import OPERATOR_NAMESPACE, EndpointNames
 from stacks.values import LustreValues
 
-_API_PATHS = {"chat_completions": "v1/chat/completions", "completions": "v1/completions"}
+_API_PATHS: Final = {"chat_completions": "v1/chat/completions", "completions": "v1/completions"}
 
 
 def kubeconfig(stack: Stack, cluster_name: str) -> None:

@@ -1,6 +1,6 @@
 """IAM policies of parts that others specify: what the load balancer controller, KEDA or a HyperPod node must be allowed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -12,12 +12,17 @@ Values = Mapping[str, str | Sequence[str]]
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One statement that allows actions. ``{name}`` in ``resources`` stands for a value that only the deployment knows."""
+    """One statement that allows actions.
+
+    ``{name}`` in ``resources`` stands for a value that only the deployment knows. ``wildcard`` says why a resource with a
+    wildcard cannot be narrowed; it is empty where there is none.
+    """
 
     id: str
     actions: tuple[str, ...]
     resources: tuple[str, ...]
     conditions: Mapping[str, Any] | None
+    wildcard: str
 
     def filled(self, values: Values) -> dict[str, Any]:
         """The statement as IAM reads it. Raises ``KeyError`` for a name that ``values`` lacks."""
@@ -47,10 +52,21 @@ class Policy:
         """The policy document as IAM reads it."""
         return {"Version": "2012-10-17", "Statement": [statement.filled(values) for statement in self.statements]}
 
+    def wildcards(self, values: Values) -> Iterator[tuple[str, str]]:
+        """Every resource with a wildcard, and why it cannot be narrowed."""
+        for statement in self.statements:
+            for resource in statement.filled(values)["Resource"]:
+                if "*" in resource:
+                    yield resource, statement.wildcard
+
 
 def _statement(row: dict[str, Any]) -> Statement:
     return Statement(
-        id=row["id"], actions=tuple(row["actions"]), resources=tuple(row["resources"]), conditions=row.get("conditions")
+        id=row["id"],
+        actions=tuple(row["actions"]),
+        resources=tuple(row["resources"]),
+        conditions=row.get("conditions"),
+        wildcard=row.get("wildcard", ""),
     )
 
 

@@ -3,14 +3,17 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from aws_cdk import RemovalPolicy, Stack
+from aws_cdk import CfnResource, RemovalPolicy
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_eks_v2 as eks
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_logs as logs
 from aws_cdk.lambda_layer_kubectl_v34 import KubectlV34Layer
 from constructs import Construct
 
+from stacks.acknowledgements import accept, accept_provider
 from stacks.constructs.access import administrator
-from stacks.constructs.roles import fixed, policies, role, service_trust
+from stacks.constructs.roles import fixed, role, service_trust
 
 
 class Kubectl(Construct):
@@ -30,19 +33,21 @@ class Kubectl(Construct):
         cluster_security_group_id: str,
         vpc: ec2.IVpc,
         subnets: Sequence[ec2.ISubnet],
+        key: kms.IKey,
+        log_retention: logs.RetentionDays,
     ) -> None:
         super().__init__(scope, id_)
-        stack = Stack.of(self)
-        groups = f"arn:{stack.partition}:logs:{stack.region}:{stack.account}:log-group:*"
+        log_group = logs.LogGroup(self, "Logs", encryption_key=key, retention=log_retention, removal_policy=RemovalPolicy.RETAIN)
         handler = role(
             self,
             "Role",
             trust=service_trust("lambda.amazonaws.com"),
             description="Applies Kubernetes manifests",
-            documents=policies(
-                stack,
-                {"cluster_reader": {"cluster": cluster_arn}, "lambda_network": {}, "lambda_logs": {"log_group": groups}},
-            ),
+            grants={
+                "cluster_reader": {"cluster": cluster_arn},
+                "lambda_network": {},
+                "lambda_logs": {"log_group": log_group.log_group_arn},
+            },
         )
         security_group = ec2.SecurityGroup.from_security_group_id(self, "ClusterSecurityGroup", cluster_security_group_id, mutable=False)
         # The provider wants a cluster and the cluster wants a provider: the first import only breaks that circle.
@@ -56,6 +61,12 @@ class Kubectl(Construct):
             security_groups=[security_group],
             role=fixed(self, "FixedRole", handler),
         )
+        kubectl = provider.node.find_child("Handler")
+        framework = provider.node.find_child("Provider")
+        for function in (kubectl, framework.node.find_child("framework-onEvent")):
+            _log_into(log_group, function)
+        accept(kubectl, {"L1": "CDK writes the handler and chooses the Python that it is tested with"})
+        accept_provider(framework, kubectl)
         # Guards a policy of Amazon ECR Public that the fixed role does not take: nothing is left to use the condition.
         self.node.try_remove_child("HasEcrPublic")
         self._ready: Construct = administrator(self, "Access", cluster_name=cluster_name, role_arn=handler.attr_arn)
@@ -83,3 +94,11 @@ class Kubectl(Construct):
         )
         manifest.node.add_dependency(self._ready, *after)
         return manifest
+
+
+def _log_into(log_group: logs.ILogGroup, function: Construct) -> None:
+    """Take away the log group that CDK gives a function (not encrypted with our key, kept for two years), and name ours."""
+    function.node.try_remove_child("LogGroup")
+    resource = function.node.default_child
+    assert isinstance(resource, CfnResource)
+    resource.add_property_override("LoggingConfig.LogGroup", log_group.log_group_name)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from aws_cdk import CustomResource, Duration, IgnoreMode, RemovalPolicy, Stack
+from aws_cdk import CustomResource, Duration, IgnoreMode, RemovalPolicy
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
@@ -15,8 +15,9 @@ from aws_cdk.custom_resources import Provider
 from constructs import Construct
 
 from dpd.environment.names import NODE_READER_GROUP
+from stacks.acknowledgements import accept, accept_provider
 from stacks.constructs.access import member
-from stacks.constructs.roles import fixed, policies, role, service_trust
+from stacks.constructs.roles import fixed, role, service_trust
 
 _SOURCE: Final = Path(__file__).parents[2] / "lambda"
 _LOOK_SECONDS: Final = 60
@@ -51,14 +52,11 @@ class NodeGate(Construct):
             "Role",
             trust=service_trust("lambda.amazonaws.com"),
             description="Counts schedulable nodes",
-            documents=policies(
-                Stack.of(self),
-                {
-                    "cluster_reader": {"cluster": cluster_arn},
-                    "lambda_network": {},
-                    "lambda_logs": {"log_group": log_group.log_group_arn},
-                },
-            ),
+            grants={
+                "cluster_reader": {"cluster": cluster_arn},
+                "lambda_network": {},
+                "lambda_logs": {"log_group": log_group.log_group_arn},
+            },
         )
         access = member(self, "Access", cluster_name=cluster_name, role_arn=made.attr_arn, groups=[NODE_READER_GROUP])
         fixed_role = fixed(self, "FixedRole", made)
@@ -89,11 +87,20 @@ class NodeGate(Construct):
         provider = Provider(
             self,
             "Provider",
-            on_event_handler=function("on_event"),
-            is_complete_handler=function("is_complete"),
+            on_event_handler=(on_event := function("on_event")),
+            is_complete_handler=(is_complete := function("is_complete")),
             query_interval=Duration.seconds(_LOOK_SECONDS // 2),
             total_timeout=Duration.minutes(_PROVIDER_MINUTES),
             log_group=log_group,
+        )
+        inner = [provider.node.find_child(f"framework-{name}") for name in ("isComplete", "onTimeout")]
+        accept_provider(provider, on_event, is_complete, *inner)
+        accept(
+            provider.node.find_child("waiter-state-machine"),
+            {
+                "SF1": "two states that only call the gate, whose own log says at each look what is missing",
+                "SF2": "two states that only call the gate; there is no trace to follow",
+            },
         )
         gate = CustomResource(
             self,

@@ -7,7 +7,7 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from dpd.catalog.iam_policies import Values
-from stacks.constructs.roles import policies, role, service_trust
+from stacks.constructs.roles import role, service_trust
 
 
 def node_role(
@@ -43,6 +43,6 @@ def node_role(
         id_,
         trust=service_trust("sagemaker.amazonaws.com"),
         description="HyperPod nodes",
-        documents=policies(stack, values),
-        managed=["AmazonSageMakerClusterInstanceRolePolicy"],
+        grants=values,
+        managed={"AmazonSageMakerClusterInstanceRolePolicy": "HyperPod asks for this policy by name and extends it with the service"},
     )

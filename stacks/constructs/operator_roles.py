@@ -9,7 +9,7 @@ from constructs import Construct
 
 from dpd.catalog.iam_policies import Values
 from dpd.environment.names import KEDA_SERVICE_ACCOUNT, LOAD_BALANCER_SERVICE_ACCOUNT, OPERATOR_NAMESPACE, OPERATOR_SERVICE_ACCOUNT
-from stacks.constructs.roles import policies, role, web_identity_trust
+from stacks.constructs.roles import role, web_identity_trust
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +40,10 @@ def operator_role(
         name=name,
         trust=identity.trust(f"{OPERATOR_NAMESPACE}:{OPERATOR_SERVICE_ACCOUNT}", ["sagemaker.amazonaws.com"]),
         description="HyperPod inference operator",
-        documents=policies(stack, values),
-        managed=["AmazonSageMakerHyperPodInferenceAccess"],
+        grants=values,
+        managed={
+            "AmazonSageMakerHyperPodInferenceAccess": "the operator's documentation asks for this policy, which grows with its versions"
+        },
     )
 
 
@@ -52,7 +54,7 @@ def load_balancer_role(scope: Construct, id_: str, *, identity: Identity) -> iam
         id_,
         trust=identity.trust(f"{OPERATOR_NAMESPACE}:{LOAD_BALANCER_SERVICE_ACCOUNT}"),
         description="Load balancer controller of the inference operator",
-        documents=policies(Stack.of(scope), {"load_balancer_controller": {}}),
+        grants={"load_balancer_controller": {}},
     )
 
 
@@ -68,7 +70,7 @@ def keda_role(scope: Construct, id_: str, *, identity: Identity, workspace_ids: 
         id_,
         trust=identity.trust(f"{OPERATOR_NAMESPACE}:{KEDA_SERVICE_ACCOUNT}"),
         description="Autoscaler of the inference operator",
-        documents=policies(stack, values),
+        grants=values,
     )
 
 
@@ -82,5 +84,5 @@ def model_reader_role(scope: Construct, id_: str, *, identity: Identity, bucket_
         id_,
         trust=identity.trust("kube-system:s3-csi-driver-sa"),
         description="S3 CSI driver: reads model weights",
-        documents=policies(Stack.of(scope), values),
+        grants=values,
     )

@@ -59,7 +59,7 @@ class PrivateBucket(Construct):
             ),
         )  # fmt: skip
         retained(self.resource, id_)
-        statements = [_tls_only(self.arn), *([self._logs(logs_of)] if logs_of else [])]
+        statements = [_tls_only(self.resource.attr_arn), *([self._logs(logs_of)] if logs_of else [])]
         self.policy: Final = s3.CfnBucketPolicy(
             self, "Policy", bucket=self.resource.ref, policy_document={"Version": "2012-10-17", "Statement": statements}
         )

@@ -10,15 +10,10 @@ from constructs import Construct
 
 from dpd.catalog import iam_policies
 from dpd.catalog.iam_policies import Values
+from stacks.acknowledgements import accept, managed_policy, wildcard
 
 _VERSION: Final = "2012-10-17"
 POD_IDENTITY: Final = "pods.eks.amazonaws.com"
-
-
-def policies(stack: Stack, values: Mapping[str, Values]) -> dict[str, dict[str, Any]]:
-    """Policy documents of the catalog by name, filled in with ``values[name]`` and the stack's partition, Region and account."""
-    place = {"partition": stack.partition, "region": stack.region, "account": stack.account}
-    return {name: iam_policies.find(name).document({**place, **given}) for name, given in values.items()}
 
 
 def service_trust(*services: str) -> dict[str, Any]:
@@ -54,21 +49,39 @@ def role(
     *,
     trust: dict[str, Any] | str,
     description: str,
+    grants: Mapping[str, Values] | None = None,
     documents: Mapping[str, dict[str, Any]] | None = None,
-    managed: Sequence[str] = (),
+    managed: Mapping[str, str] | None = None,
     name: str | None = None,
 ) -> iam.CfnRole:
-    """Make a role. ``managed`` are names of AWS managed policies; ``name`` only where a service looks at it."""
-    partition = Stack.of(scope).partition
-    return iam.CfnRole(
+    """Make a role.
+
+    ``grants`` are policies of the catalog by name, each with its values; partition, Region and account are filled in.
+    ``documents`` are other policies. ``managed`` maps AWS managed policies to the reason why no own policy does. A role
+    has a ``name`` only where a service looks at it. Wildcards of the catalog are accepted with the catalog's reasons.
+    """
+    stack = Stack.of(scope)
+    place = {"partition": stack.partition, "region": stack.region, "account": stack.account}
+    filled = {policy: {**place, **values} for policy, values in (grants or {}).items()}
+    granted = {policy: iam_policies.find(policy).document(values) for policy, values in filled.items()}
+    made = iam.CfnRole(
         scope,
         id_,
         assume_role_policy_document=trust,
         description=description,
         role_name=name,
-        managed_policy_arns=[f"arn:{partition}:iam::aws:policy/{policy}" for policy in managed] or None,
-        policies=[{"policyName": policy, "policyDocument": document} for policy, document in (documents or {}).items()] or None,
+        managed_policy_arns=[f"arn:{stack.partition}:iam::aws:policy/{policy}" for policy in managed or ()] or None,
+        policies=[{"policyName": policy, "policyDocument": document} for policy, document in {**granted, **(documents or {})}.items()]
+        or None,
     )
+    reasons: dict[str, str] = {managed_policy(policy, stack.partition): why for policy, why in (managed or {}).items()}
+    for policy, values in filled.items():
+        for resource, why in iam_policies.find(policy).wildcards(values):
+            before = reasons.get(wildcard(resource), "")
+            if why not in before:
+                reasons[wildcard(resource)] = f"{before}; {why}" if before else why
+    accept(made, reasons)
+    return made
 
 
 def fixed(scope: Construct, id_: str, made: iam.CfnRole) -> iam.IRole:

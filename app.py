@@ -1,0 +1,41 @@
+"""The CDK app: every environment of `environments/` becomes a stage. `-c env=NAME` takes one of them."""
+
+import json
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import aws_cdk as cdk
+
+from commands import report
+from dpd.checks.files import examine
+from dpd.checks.registry import Context
+from dpd.finding import Level
+
+HERE = Path(__file__).parent
+
+
+def main() -> int:
+    """Check the environment files, then build what they describe. Returns the exit code."""
+    # The CDK command line passes cdk.json's context by itself; without it the templates must be the same.
+    app = cdk.App(context=json.loads((HERE / "cdk.json").read_text(encoding="utf-8"))["context"])
+    wanted = app.node.try_get_context("env")
+    files = sorted(Path("environments").glob("*.yaml"))
+    chosen = [path for path in files if wanted in (None, path.stem)]
+    if not chosen:
+        known = ", ".join(path.stem for path in files) or "none; write one with: dpd init"
+        print(f"Error: there is no environment {wanted!r} in environments/. There are: {known}.", file=sys.stderr)
+        return 1
+    examined = examine(chosen, Context(today=datetime.now(UTC).date()))
+    # Notes and accepted findings are for `dpd check`; a synthesis only says what still needs a decision.
+    if said := [finding for finding in examined.findings if finding.level is not Level.INFO and not finding.acknowledged]:
+        report.write(said, files=len(chosen), stream=sys.stderr)
+    if examined.stops:
+        return 1
+    from stacks.assembly import EnvironmentStage, finish  # noqa: PLC0415 - not for files that are wrong
+
+    return finish(app, [EnvironmentStage(app, environment) for environment in examined.environments])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

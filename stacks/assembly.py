@@ -1,0 +1,42 @@
+"""Around a synthesis: which environments take part, and what is done with its result."""
+
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import aws_cdk as cdk
+
+from charts import render
+from stacks.stage import EnvironmentStage
+
+MANIFESTS: Final = "manifests"
+_TEMPLATE_LIMIT: Final = 1_000_000
+_PLACEHOLDER: Final = re.compile(r"[\w.-]*dummy[\w.-]*", re.IGNORECASE)
+
+
+def finish(app: cdk.App, stages: Sequence[EnvironmentStage]) -> int:
+    """Synthesize, write the manifests beside the templates, and refuse what must not be deployed. Returns the exit code."""
+    outdir = Path(app.synth().directory)
+    for stage in stages:
+        render.write(stage.rendered, outdir / MANIFESTS)
+    found = [problem for stage in stages for problem in unfit(Path(stage.outdir))]
+    for problem in found:
+        print(f"Error: {problem}", file=sys.stderr)
+    return 1 if found else 0
+
+
+def unfit(folder: Path) -> list[str]:
+    """What makes the templates of a folder unfit to deploy, in words.
+
+    CDK fills in made-up values, such as the AZ ``dummy1a``, in place of a look-up that it cannot make, and deploys them:
+    https://github.com/aws/aws-cdk/issues/9226. Sizes are limits of CloudFormation.
+    """
+    found = []
+    for template in sorted(folder.glob("*.template.json")):
+        text = template.read_text(encoding="utf-8")
+        found += [f"{template.name} holds {word!r}, a placeholder" for word in sorted(set(_PLACEHOLDER.findall(text)))]
+        if (size := len(text.encode())) > _TEMPLATE_LIMIT:
+            found.append(f"{template.name} has {size:,} bytes; CloudFormation takes {_TEMPLATE_LIMIT:,}")
+    return found
