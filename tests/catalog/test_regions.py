@@ -25,7 +25,7 @@ def test_an_az_id_belongs_to_one_region(zone: str, region: str) -> None:
     assert found.name == region
 
 
-@pytest.mark.parametrize("zone", ["", "use2", "use2a", "use22-az1", "us-east-2a", "xxx1-az1", "-az1"])
+@pytest.mark.parametrize("zone", ["", "use2", "use2a", "usw2-lax1-az1", "use22-az1", "us-east-2a", "xxx1-az1", "-az1"])
 def test_no_region_for_something_else(zone: str) -> None:
     assert regions.of_zone(zone) is None
 
