@@ -204,7 +204,7 @@ def raw_illegal(environment: Environment, _: Context) -> Iterator[Problem]:
                 place, value = _inside(fault.place, endpoint.raw.spec)
                 yield Problem(
                     path=f"{path}.raw.spec{'.' if place else ''}{dotted(place)}",
-                    message=f"{dotted(fault.place) or 'spec'}: {fault.message}",
+                    message=fault.message if place == fault.place else f"{dotted(fault.place) or 'spec'}: {fault.message}",
                     value=value if isinstance(value, str | int | float | bool) else None,
                     fix="correct the value, or remove it",
                 )
