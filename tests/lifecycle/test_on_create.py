@@ -136,11 +136,12 @@ def test_a_mount_that_does_not_come_about_fails_the_node(node: Node) -> None:
     assert "end of on_create.sh" not in node.log
 
 
-@pytest.mark.parametrize("text", ["lustre_efa=\n", "lustre_efa=yes\n", "", "lustre_efa=on\r\n", "lustre_efa=$(touch /tmp/x)\n"])
+@pytest.mark.parametrize("text", ["lustre_efa=\n", "lustre_efa=yes\n", "", "lustre_efa=on\r\n", "lustre_efa=$(touch executed)\n"])
 def test_wrong_settings_fail_the_node(node: Node, text: str) -> None:
     node.settings(text)
     assert node.create().returncode != 0
     assert "settings.conf: lustre_efa must be on or off" in node.log
+    assert not (node.scripts / "executed").exists()
 
 
 def test_it_runs_from_any_folder(node: Node) -> None:
