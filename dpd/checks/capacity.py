@@ -180,31 +180,7 @@ def _surge(environment: Environment, _: Context) -> Iterator[Problem]:
 
 
 @check(
-    "CAP006", "The range of an autoscaler makes sense",
-    why="Replicas outside of the range are changed at once. A decoder scaled to 0 leaves nobody to answer: every request needs one, "
-        "whichever way it is routed.",
-    link=_AUTOSCALING,
-)  # fmt: skip
-def _range(environment: Environment, _: Context) -> Iterator[Problem]:
-    for placed in roles(environment):
-        scaling, path = placed.role.autoscaling, f"{placed.path}.autoscaling"
-        if scaling is None:
-            continue
-        low, high, replicas = scaling.min_replicas, scaling.max_replicas, placed.role.replicas
-        if low > high:
-            yield Problem(f"{path}.min_replicas", f"{low} is more than max_replicas {high}", "swap the two", low, f"at most {high}")
-        elif not low <= replicas <= high:
-            message = f"{replicas} replicas lie outside of the autoscaler's {low} to {high}"
-            yield Problem(f"{placed.path}.replicas", message, "choose a number inside the range", replicas, f"{low} to {high}")
-        if low == 0 and placed.name == "decode":
-            yield Problem(f"{path}.min_replicas", "every answer comes from a decoder", "write 1 or more", low, "1 or more")
-        elif low == 0:
-            message = "without a prefiller, prompts over the threshold wait for a node, an image and the weights"
-            yield Problem(f"{path}.min_replicas", message, "write 1 or more", low, "1 or more", level=Level.WARNING)
-
-
-@check(
-    "CAP007", "The GPUs of a group carry the autoscalers' ceiling",
+    "CAP006", "The GPUs of a group carry the autoscalers' ceiling",
     why="An autoscaler that asks for more pods than there are GPUs leaves them Pending: the load rises and nothing happens. Nodes are "
         "not added by themselves.",
     link=_AUTOSCALING,
@@ -242,7 +218,7 @@ def _small(instance: Instance) -> bool:
 
 
 @check(
-    "CAP008", "A group of CPU nodes carries the system pods",
+    "CAP007", "A group of CPU nodes carries the system pods",
     why="CoreDNS, cert-manager, the CSI controllers, the operator and its routers need amd64 nodes without taints before any endpoint. "
         "Without them the add-ons stay DEGRADED until CloudFormation gives up, hours later.",
     link=_INSTALL, seen_in=(_SYSTEM_REPORT, "https://github.com/awslabs/ml-container-creator/pull/297"),
@@ -276,7 +252,7 @@ def _unable(group: InstanceGroup, instance: Instance) -> str:
 
 
 @check(
-    "CAP009", "The system nodes have slots for the system pods",
+    "CAP008", "The system nodes have slots for the system pods",
     why="A node holds as many pods as it has addresses on one network interface: 14 on ml.g5.xlarge, 29 on ml.c5.4xlarge. The operator's "
         "add-on alone needs 13 slots, and each endpoint brings a router.",
     link=_INSTALL, seen_in=(_SYSTEM_REPORT,),
@@ -285,7 +261,7 @@ def _system_slots(environment: Environment, _: Context) -> Iterator[Problem]:
     able = [name for name, group, it in groups(environment) if _carries_system_pods(group, it)]
     carriers = [(name, group, it) for name, group, it in groups(environment) if group.count and not _closed(group) and it.pod_slots]
     if not able:
-        return  # said by CAP008
+        return  # said by CAP007
     on_carriers = {name for name, _group, _it in carriers}
     workers = sum(placed.role.replicas for placed in roles(environment) if placed.role.group in on_carriers)
     nodes, routers = sum(group.count for _name, group, _it in carriers), len(environment.endpoints)
@@ -303,7 +279,7 @@ def _system_slots(environment: Environment, _: Context) -> Iterator[Problem]:
 
 
 @check(
-    "CAP010", "A pod has the host memory that its ranks need",
+    "CAP009", "A pod has the host memory that its ranks need",
     why="A container killed for memory takes a rank with it; the others report a network fault, and days go into the wrong search.",
     link="https://docs.vllm.ai/en/latest/usage/troubleshooting/",
     seen_in=("https://github.com/awslabs/awsome-distributed-ai/issues/312",),
@@ -326,7 +302,7 @@ def _host_memory(environment: Environment, _: Context) -> Iterator[Problem]:
 
 
 @check(
-    "CAP011", "Prefill and decode run on different nodes", level=Level.WARNING,
+    "CAP010", "Prefill and decode run on different nodes", level=Level.WARNING,
     why="AWS describes disaggregation from one prefill node and one decode node on. On one node both roles share CPUs, memory "
         "bandwidth and EFA devices, which is what they were separated for.",
     link="https://aws.amazon.com/blogs/machine-learning/disaggregated-prefill-and-decode-for-llm-inference-on-sagemaker-hyperpod/",

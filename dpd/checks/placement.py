@@ -17,6 +17,7 @@ _EFA: Final = "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa.html"
 _AZ_IDS: Final = "https://docs.aws.amazon.com/global-infrastructure/latest/regions/az-ids.html"
 _EKS: Final = "https://docs.aws.amazon.com/eks/latest/userguide/network-reqs.html"
 _DPD: Final = "https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-model-deployment-dpd.html"
+_CONTROL_PLANE_ZONES: Final = 2
 _GROUPS: Final = "https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-eks.html"
 
 
@@ -102,14 +103,22 @@ def _plan_zone(environment: Environment, _: Context) -> Iterator[Problem]:
 
 
 @check(
-    "PLC004", "EKS takes control-plane subnets in these AZs",
-    why="EKS takes no control-plane subnet in a few old AZs, and refuses the whole cluster for it.",
+    "PLC004", "The control plane spans two AZs in which EKS takes subnets",
+    why="EKS refuses a cluster with subnets in fewer than two AZs, and takes none in a few old AZs. GPU nodes want one AZ, so the control "
+        "plane has subnets of its own.",
     link=_EKS,
 )  # fmt: skip
 def _control_plane(environment: Environment, _: Context) -> Iterator[Problem]:
-    for path, zone in _control_plane_zones(environment):
+    zones = _control_plane_zones(environment)
+    for path, zone in zones:
         if zone in rules.control_plane_refused_zones():
             yield Problem(path, "EKS takes no control-plane subnet in this AZ", "choose another AZ id", zone, "an AZ that EKS supports")
+    different = {zone for _path, zone in zones}
+    if zones and len(different) < _CONTROL_PLANE_ZONES:
+        path, zone = zones[0][0].split("[", maxsplit=1)[0], zones[0][1]
+        message = f"all {len(zones)} of them are in {zone}" if len(zones) > 1 else f"names only {zone}"
+        value = ", ".join(zone for _path, zone in zones)
+        yield Problem(path, message, "name another AZ id of the Region", value, f"{_CONTROL_PLANE_ZONES} different AZ ids")
 
 
 @check(

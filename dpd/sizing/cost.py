@@ -27,7 +27,7 @@ class CostItem:
 
     def __str__(self) -> str:
         cost = f"{self.usd_per_hour:,.2f} USD/h, at {self.price}" if self.price else "price unknown"
-        return f"{self.what}: {self.quantity:,} {self.unit}, {cost}"
+        return f"{self.what}: {self.quantity:,} x {self.unit}, {cost}"
 
 
 def at_rest(environment: Environment) -> tuple[CostItem, ...]:
@@ -69,5 +69,5 @@ def _network(environment: Environment) -> Iterator[CostItem]:
 def _lustre(environment: Environment) -> Iterator[CostItem]:
     lustre: Lustre | None = environment.storage.lustre
     if lustre and lustre.existing is None and lustre.capacity_gib:
-        speed = f"GiB at {lustre.throughput_mbps_per_tib} MB/s per TiB"
+        speed = f"1 GiB at {lustre.throughput_mbps_per_tib} MB/s per TiB"
         yield CostItem("Lustre", lustre.capacity_gib, speed, prices.find("lustre", f"persistent_2_{lustre.throughput_mbps_per_tib}"))
