@@ -32,7 +32,8 @@ def main() -> int:
         report.write(said, files=len(chosen), stream=sys.stderr)
     if examined.stops:
         return 1
-    from stacks.assembly import EnvironmentStage, finish  # noqa: PLC0415 - not for files that are wrong
+    from stacks.assembly import finish  # noqa: PLC0415 - not for files that are wrong
+    from stacks.stage import EnvironmentStage  # noqa: PLC0415
 
     return finish(app, [EnvironmentStage(app, environment) for environment in examined.environments])
 

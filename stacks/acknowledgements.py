@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from typing import Final
 
 from aws_cdk import Acknowledgment, Stack, Validations
-from constructs import Construct
+from constructs import IConstruct
 
 _PACK: Final = "AwsSolutions"
 
 
-def accept(construct: Construct, reasons: Mapping[str, str]) -> None:
+def accept(construct: IConstruct, reasons: Mapping[str, str]) -> None:
     """Accept findings of AwsSolutions at a construct and below it. ``reasons`` maps a rule, such as ``SF1`` or the id that
     ``wildcard`` and ``managed_policy`` make, to why it does not fit here.
     """
@@ -31,7 +31,7 @@ def managed_policy(name: str, partition: str) -> str:
     return f"IAM4[Policy::arn:{partition}:iam::aws:policy/{name}]"
 
 
-def accept_provider(provider: Construct, *functions: Construct) -> None:
+def accept_provider(provider: IConstruct, *functions: IConstruct) -> None:
     """Accept what CDK's provider framework brings, which takes no other roles than those it makes.
 
     ``functions`` are those that it may call: CDK grants each with all its versions.

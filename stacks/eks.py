@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from aws_cdk import Fn, RemovalPolicy, Stack
+from aws_cdk import CfnOutput, Fn, RemovalPolicy, Stack
 from aws_cdk import aws_eks as eks
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
@@ -52,7 +52,10 @@ class EksStack(Stack):
                 self, "OpenIdConnect", url=cluster.attr_open_id_connect_issuer_url, client_id_list=["sts.amazonaws.com"],
             )  # fmt: skip
             name, security_group_id = cluster.ref, cluster.attr_cluster_security_group_id
-            issuer = Fn.select(1, Fn.split(_HTTPS, cluster.attr_open_id_connect_issuer_url))
+            # Split here: no function may take apart what Fn::GetStackOutput brings from another stack.
+            host = Fn.select(1, Fn.split(_HTTPS, cluster.attr_open_id_connect_issuer_url))
+            output = CfnOutput(self, "OpenIdConnectIssuer", value=host, description="Issuer of service account tokens")
+            issuer = Fn.get_stack_output(self.stack_name, output.node.id)
             provider_arn = provider.attr_arn
         else:
             name, security_group_id = existing.name, existing.security_group_id

@@ -9,7 +9,7 @@ from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_logs as logs
 from aws_cdk.lambda_layer_kubectl_v34 import KubectlV34Layer
-from constructs import Construct
+from constructs import Construct, IConstruct
 
 from stacks.acknowledgements import accept, accept_provider
 from stacks.constructs.access import administrator
@@ -96,7 +96,7 @@ class Kubectl(Construct):
         return manifest
 
 
-def _log_into(log_group: logs.ILogGroup, function: Construct) -> None:
+def _log_into(log_group: logs.ILogGroup, function: IConstruct) -> None:
     """Take away the log group that CDK gives a function (not encrypted with our key, kept for two years), and name ours."""
     function.node.try_remove_child("LogGroup")
     resource = function.node.default_child
