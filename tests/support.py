@@ -38,7 +38,7 @@ def edited(changes: dict[str, Any], content: dict[str, Any] | None = None) -> di
         if value is REMOVE:
             del place[last]
         elif isinstance(place, list) and last == len(place):
-            place.append(value)
+            place.append(copy.deepcopy(value))
         else:
             place[last] = copy.deepcopy(value)
     return result

@@ -46,8 +46,13 @@ CASES = [
     Case("LUS001", {SIZE: REMOVE}, "storage.lustre", "capacity_gib is missing"),
     Case("LUS001", {"storage.lustre": {}}, "storage.lustre", "capacity_gib and throughput_mbps_per_tib are", {"storage.lustre": REMOVE}),
     *(
-        Case("LUS002", lustre(throughput_mbps_per_tib=wrong), "storage.lustre.throughput_mbps_per_tib", "125, 250, 500, 1000",
-             lustre(throughput_mbps_per_tib=right))
+        Case(
+            "LUS002",
+            lustre(throughput_mbps_per_tib=wrong),
+            "storage.lustre.throughput_mbps_per_tib",
+            "125, 250, 500, 1000",
+            lustre(throughput_mbps_per_tib=right),
+        )
         for wrong, right in [(200, 250), (124, 125), (300, 500), (2000, 1000)]
     ),
     *(
@@ -75,9 +80,14 @@ CASES = [
         "(/models/llama)",
         {**lustre(capacity_gib=4800), **ON_LUSTRE, "endpoints[0].model.parameters_billion": 1500},
     ),
-    Case("LUS008", {**ADOPTED, **ON_LUSTRE, "endpoints[0].model.parameters_billion": 1500}, "storage.lustre.existing.capacity_gib", "1,200",
-         {**ADOPTED, **ON_LUSTRE}),
-]  # fmt: skip
+    Case(
+        "LUS008",
+        {**ADOPTED, **ON_LUSTRE, "endpoints[0].model.parameters_billion": 1500},
+        "storage.lustre.existing.capacity_gib",
+        "1,200",
+        {**ADOPTED, **ON_LUSTRE},
+    ),
+]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case} {case.says}")
