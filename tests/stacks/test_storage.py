@@ -208,7 +208,8 @@ def test_bucket_refuses_everything_without_tls(bucket: str) -> None:
     deny = policy["PolicyDocument"]["Statement"][0]
     assert (deny["Effect"], deny["Principal"], deny["Action"]) == ("Deny", {"AWS": "*"}, "s3:*")
     assert deny["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
-    assert deny["Resource"] == [f"arn:aws:s3:::{BUCKETS[bucket]}", f"arn:aws:s3:::{BUCKETS[bucket]}/*"]
+    own = {"Fn::GetAtt": [bucket, "Arn"]}
+    assert deny["Resource"] == [own, {"Fn::Join": ["", [own, "/*"]]}]
 
 
 def test_encryption_of_each_bucket() -> None:
