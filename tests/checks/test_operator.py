@@ -1,0 +1,146 @@
+"""Rules of the operator: the smallest wrong input, and the nearest right one."""
+
+from typing import Any
+
+import pytest
+
+from dpd.finding import Level
+from tests.support import findings
+
+KV_IMAGE = {"repository": "example.com/vllm", "tag": "1", "lmcache": "0.4.3", "vllm": "0.19.1", "nixl": "1.0.0"}
+ARN = "arn:aws:acm:us-east-2:111122223333:certificate/12345678-1234-1234-1234-123456789012"
+WORKSPACE = "https://aps-workspaces.us-east-2.amazonaws.com/workspaces/ws-1"
+CLOUDWATCH = {"namespace": "AWS/SageMaker", "metric": "Invocations", "target": 10}
+SCALED = {"min_replicas": 1, "max_replicas": 1, "cloudwatch": [CLOUDWATCH]}
+SECOND = {
+    "name": "other", "namespace": "tenant", "backend": "operator",
+    "model": {"catalog": "llama-3.3-70b-instruct", "source": {"s3": {"prefix": "a/"}}, "max_model_len": 16384},
+    "prefill": {"group": "prefill", "replicas": 1, "tensor_parallel": 8},
+    "decode": {"group": "decode", "replicas": 1, "tensor_parallel": 8},
+    "routing": {"threshold_tokens": 4096, "strategy": "prefix_aware"}, "objectives": {"ttft_p99_ms": 2000, "itl_p99_ms": 50},
+    "kv": {"buffer_gib": 8, "cpu_tier": True, "shared_tier": "tiered_storage"},
+}  # fmt: skip
+E = "endpoints[0]."
+
+WRONG: list[tuple[str, dict[str, Any], str, Level]] = [
+    ("OPR001", {E + "routing.strategy": "kv_aware"}, E + "routing.strategy", Level.ERROR),
+    ("OPR002", {E + "routing.strategy": "kv_aware"}, E + "routing.strategy", Level.ERROR),
+    ("OPR002", {E + "routing.strategy": "kv_aware", E + "image": KV_IMAGE | {"lmcache": "0.4.2"}}, E + "routing.strategy", Level.ERROR),
+    ("OPR002", {E + "routing.strategy": "kv_aware", E + "image": KV_IMAGE | {"vllm": "0.11.1"}}, E + "routing.strategy", Level.ERROR),
+    ("OPR003", {E + "routing.inference_gateway": True}, E + "routing.inference_gateway", Level.ERROR),
+    ("OPR003", {E + "raw.spec": {"inferenceGateway": {"enabled": True}}}, E + "raw.spec.inferenceGateway.enabled", Level.ERROR),
+    ("OPR004", {E + "decode.replicas": 2}, E + "decode.replicas", Level.WARNING),
+    ("OPR004", {E + "decode.autoscaling": SCALED | {"max_replicas": 2}}, E + "decode.autoscaling.max_replicas", Level.WARNING),
+    ("OPR005", {E + "prefill.replicas": 2}, E + "routing.strategy", Level.INFO),
+    ("OPR005", {E + "prefill.autoscaling": SCALED | {"max_replicas": 2}}, E + "routing.strategy", Level.INFO),
+    ("OPR006", {E + "raw.spec": {"loadBalncer": {}}}, E + "raw.spec.loadBalncer", Level.ERROR),
+    ("OPR006", {E + "raw.spec": {"pdSpec": {"prefillSpec": {"env": []}}}}, E + "raw.spec.pdSpec.prefillSpec.env", Level.ERROR),
+    ("OPR006", {E + "raw.spec": {"tolerations": []}}, E + "raw.spec.tolerations", Level.ERROR),
+    ("OPR006", {E + "raw.unknown_fields_reason": "the preview add-on"}, E + "raw.unknown_fields_reason", Level.WARNING),
+    (
+        "OPR006",
+        {E + "raw": {"spec": {"loadBalancer": {"idleTimeoutSeconds": 9}}, "unknown_fields_reason": "x"}},
+        E + "raw.unknown_fields_reason", Level.WARNING,
+    ),
+    ("OPR007", {E + "raw.spec": {"loadBalancer": {"idleTimeoutSeconds": 0}}}, E + "raw.spec.loadBalancer.idleTimeoutSeconds", Level.ERROR),
+    ("OPR007", {E + "raw.spec": {"pdSpec": {"prefillSpec": {"replicas": 0}}}}, E + "raw.spec.pdSpec.prefillSpec.replicas", Level.ERROR),
+    ("OPR007", {E + "raw.spec": {"nodeAffinity": {}}}, E + "raw.spec", Level.ERROR),
+    ("OPR007", {E + "raw.spec": {"kvCacheSpec": {"enableL2Cache": True}}}, E + "raw.spec.kvCacheSpec", Level.ERROR),
+    ("OPR007", {E + "raw.spec": {"worker": None}}, E + "raw.spec", Level.ERROR),
+    ("OPR008", {E + "raw.spec": {"pdSpec": {"routingThreshold": 1}}}, E + "raw.spec.pdSpec.routingThreshold", Level.WARNING),
+    ("OPR008", {E + "raw.spec": {"worker": {"args": []}}}, E + "raw.spec.worker.args", Level.WARNING),
+    ("OPR009", {E + "decode.autoscaling": SCALED | {"min_replicas": 0}}, E + "decode.autoscaling.min_replicas", Level.ERROR),
+    ("OPR009", {E + "prefill.autoscaling": SCALED | {"min_replicas": 0}}, E + "prefill.autoscaling.min_replicas", Level.WARNING),
+    ("OPR009", {E + "prefill.autoscaling": {"min_replicas": 1, "max_replicas": 1}}, E + "prefill.autoscaling", Level.ERROR),
+    ("OPR009", {E + "prefill.autoscaling": SCALED | {"min_replicas": 2}}, E + "prefill.autoscaling.min_replicas", Level.ERROR),
+    ("OPR009", {E + "prefill.autoscaling": SCALED | {"min_replicas": 2, "max_replicas": 3}}, E + "prefill.replicas", Level.WARNING),
+    (
+        "OPR010",
+        {E + "prefill.autoscaling": SCALED | {"cloudwatch": [CLOUDWATCH | {"period_seconds": 45}]}},
+        E + "prefill.autoscaling.cloudwatch[0].period_seconds", Level.ERROR,
+    ),
+    (
+        "OPR011",
+        {
+            E + "prefill.autoscaling": {
+                "min_replicas": 1, "max_replicas": 1,
+                "prometheus": [{"workspace_url": WORKSPACE.replace("us-east-2", "us-west-2"), "query": "up", "target": 1}],
+            }
+        },
+        E + "prefill.autoscaling.prometheus[0].workspace_url", Level.WARNING,
+    ),
+    (
+        "OPR012",
+        {E + "exposure.certificate": {"acm_arn": ARN.replace("us-east-2", "us-east-1"), "domain_name": "a.example.com"}},
+        E + "exposure.certificate.acm_arn", Level.ERROR,
+    ),
+    (
+        "OPR012",
+        {E + "exposure.certificate": {"acm_arn": ARN.replace("1111", "9999"), "domain_name": "a.example.com"}},
+        E + "exposure.certificate.acm_arn", Level.ERROR,
+    ),
+    ("OPR013", {E + "kv.shared_tier": "tiered_storage", "endpoints[1]": SECOND}, E + "kv.shared_tier", Level.WARNING),
+    ("OPR013", {E + "kv.shared_tier": "redis://cache:6379"}, E + "kv.shared_tier", Level.WARNING),
+]  # fmt: skip
+
+RIGHT: list[tuple[str, dict[str, Any]]] = [
+    ("OPR001", {E + "routing.strategy": "kv_aware", E + "routing.api": "completions"}),
+    ("OPR001", {E + "routing.strategy": "session"}),
+    ("OPR002", {E + "routing.strategy": "kv_aware", E + "image": KV_IMAGE}),
+    ("OPR002", {E + "routing.strategy": "kv_aware", E + "image": KV_IMAGE | {"vllm": "0.11.1", "lmcache": "0.3.9"}}),
+    ("OPR003", {E + "raw": {"spec": {"inferenceGateway": {"enabled": False}}, "unknown_fields_reason": "operator 3.6"}}),
+    ("OPR004", {E + "prefill.replicas": 2}),
+    ("OPR004", {E + "decode.autoscaling": SCALED}),
+    ("OPR005", {E + "prefill.replicas": 2, E + "routing.strategy": "round_robin"}),
+    ("OPR006", {E + "raw.spec": {"loadBalancer": {"routingAlgorithm": "round_robin"}}}),
+    ("OPR006", {E + "raw": {"spec": {"tolerations": []}, "unknown_fields_reason": "operator 3.7 is installed"}}),
+    ("OPR007", {E + "raw.spec": {"loadBalancer": {"idleTimeoutSeconds": 4000}}}),
+    ("OPR007", {E + "raw.spec": {"dataCapture": {"s3Uri": "s3://bucket/x", "modelPod": {"enabled": True}}}}),
+    ("OPR008", {E + "raw.spec": {"loadBalancer": {"idleTimeoutSeconds": 600}, "pdSpec": {"routingThreshold": 4096}}}),
+    ("OPR009", {E + "prefill.autoscaling": SCALED}),
+    ("OPR010", {E + "prefill.autoscaling": SCALED | {"cloudwatch": [CLOUDWATCH | {"period_seconds": 30}]}}),
+    ("OPR010", {E + "prefill.autoscaling": SCALED | {"cloudwatch": [CLOUDWATCH | {"period_seconds": 120}]}}),
+    (
+        "OPR011",
+        {
+            E + "prefill.autoscaling": {
+                "min_replicas": 1, "max_replicas": 1, "prometheus": [{"workspace_url": WORKSPACE, "query": "up", "target": 1}],
+            }
+        },
+    ),
+    ("OPR012", {E + "exposure.certificate": {"acm_arn": ARN, "domain_name": "a.example.com"}}),
+    ("OPR013", {E + "kv.shared_tier": "tiered_storage"}),
+    ("OPR013", {E + "kv.shared_tier": "tiered_storage", "endpoints[1]": SECOND | {"namespace": "inference"}}),
+    ("OPR013", {E + "kv.shared_tier": "rediss://cache:6379"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("id", "changes", "path", "level"), WRONG)
+def test_wrong(id: str, changes: dict[str, Any], path: str, level: Level) -> None:
+    found = {(finding.path, finding.level): finding for finding in findings(changes, id=id)}
+    assert (path, level) in found
+    assert found[path, level].fix
+
+
+@pytest.mark.parametrize(("id", "changes"), RIGHT)
+def test_right(id: str, changes: dict[str, Any]) -> None:
+    assert findings(changes, id=id) == []
+
+
+def test_raw_fields_of_an_endpoint_that_cannot_be_built_are_left_to_other_rules() -> None:
+    changes = {E + "raw.spec": {"worker": {"image": "x"}}, E + "decode.group": "nowhere"}
+    found = findings(changes)
+    assert not [finding for finding in found if finding.id.startswith(("OPR", "MAN"))]
+    assert [finding for finding in found if finding.path.endswith("decode.group") and finding.stops]
+
+
+def test_younger_fields_name_their_operator() -> None:
+    (found,) = findings({E + "raw.spec": {"tolerations": []}}, id="OPR006")
+    assert "operator 3.7" in found.message
+
+
+def test_both_of_awss_statements_are_told() -> None:
+    (found,) = findings({E + "decode.replicas": 2}, id="OPR004")
+    assert "contradict" in found.message
+    assert "one" in found.message
+    assert "tuning" in found.message
