@@ -514,3 +514,24 @@ def agent_images(environment: Environment, _: Context) -> Iterator[Problem]:
                 message=f"no account is known that serves its image in {environment.region}",
                 fix="name a repository that holds a copy of the image, or move the environment to another Region",
             )
+
+
+@check(
+    "CLU020",
+    "Serving nodes are not taken back at two minutes' notice",
+    why="EC2 takes spot capacity back when others pay for it. An endpoint has one decode role: with its node every request ends, and a node "
+    "of this size may not come back for hours.",
+    link="https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/spot-interruptions.html",
+    level=Level.WARNING,
+)
+def spot(environment: Environment, _: Context) -> Iterator[Problem]:
+    """Warn of spot capacity under a role, once for each group."""
+    used = {role.group: f"endpoints[{index}].{name}" for index, one in enumerate(environment.endpoints) for name, role in one.roles}
+    for name, group in environment.cluster.groups.items():
+        if group.capacity == "spot" and name in used:
+            yield Problem(
+                path=f"cluster.groups.{name}.capacity",
+                message=f"{used[name]} runs on nodes that can be taken away",
+                value=group.capacity,
+                fix="use on_demand or a training plan, or acknowledge this where an outage is accepted",
+            )

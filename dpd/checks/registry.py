@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from dpd.environment.environment import Environment
 from dpd.environment.faults import UNUSED_ACKNOWLEDGEMENT
-from dpd.finding import Finding, Level, shown
+from dpd.finding import Finding, Level, safe, shown
 
 FAMILIES: Final = (
     "instances", "placement", "addresses", "capacity", "memory", "parallelism", "operator", "runtime",
@@ -66,11 +66,11 @@ class Check:
         return Finding(
             id=self.id,
             level=problem.level or self.level,
-            path=problem.path,
-            message=problem.message,
+            path=safe(problem.path),
+            message=safe(problem.message),
             value=shown(problem.value, key=problem.path.rsplit(".", 1)[-1]),
-            limit=problem.limit,
-            fix=problem.fix,
+            limit=safe(problem.limit),
+            fix=safe(problem.fix),
             link=self.link,
         )
 

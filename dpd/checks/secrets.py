@@ -28,7 +28,7 @@ _FLAG: Final = re.compile(r"--?([A-Za-z0-9_.-]+)(?:[=\s]+(\S.*))?", re.DOTALL)
 
 
 def texts(value: Any, path: str = "", key: str = "") -> Iterator[tuple[str, str, str]]:
-    """Every text of a nested value as (path, key, text). A key that is a credential itself is not repeated in a path.
+    """Every text of a nested value as (path, key, text), the keys of mappings included.
 
     The two names of a reference to a Secret have no key: they are what a secret should be.
     """
@@ -50,10 +50,8 @@ def _pairs(mapping: dict[Any, Any], path: str) -> Iterator[tuple[str, str, str]]
     name = mapping.get("name")
     for key, item in mapping.items():
         text = str(key)
-        below = HIDDEN if looks_like_secret(text) else text
-        place = f"{path}.{below}" if path else below
-        if below == HIDDEN:
-            yield place, "", text
+        place = f"{path}.{text}" if path else text
+        yield place, "", text
         yield from texts(item, place, name if text == "value" and isinstance(name, str) else text)
 
 

@@ -190,6 +190,14 @@ CASES = [
         Level.WARNING,
     ),
     Case("CLU018", {"region": "eu-west-3"}, "region", "eu-west-1", {"region": "eu-west-1"}),
+    Case(
+        "CLU020",
+        {"cluster.groups.decode.capacity": "spot"},
+        "cluster.groups.decode.capacity",
+        "endpoints[0].decode",
+        {"cluster.groups.system.capacity": "spot"},
+        Level.WARNING,
+    ),
     Case("CLU018", {"region": "ca-central-1"}, "region", "us-east-1", {"region": "ca-central-1", "endpoints": []}),
 ]
 

@@ -60,9 +60,10 @@ def test_a_credential_is_found_in_every_place(path: str) -> None:
 
 def test_a_credential_as_a_key_is_not_repeated_in_the_path() -> None:
     token = TOKENS["Hugging Face"]
-    found = findings({"endpoints[0].environment": {token: "x"}}, id="SEC001")
-    assert [one.path for one in found] == [f"endpoints[0].environment.{HIDDEN}"]
-    assert token not in all_text(found)
+    for place in ("endpoints[0].environment", "cluster.groups.decode.labels", "cluster.add_ons", "endpoints[0].decode.node_selector"):
+        found = run(environment({place: {token: {} if place == "cluster.add_ons" else "x"}}), Context(today=TODAY))
+        assert [one.path for one in found if one.id == "SEC001"] == [f"{place}.{HIDDEN}"]
+        assert token not in all_text(found)
 
 
 def variable(value: Any, name: str = "HF_TOKEN") -> dict[str, Any]:
