@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import botocore.session
+from eks_api import cluster
+from eks_api.reasons import Denied, Waiting
 
-from node_gate import cluster, kubernetes, nodes
-from node_gate.reasons import Denied, Waiting
+from node_gate import kubernetes, nodes
 
 DEFAULT_TIMEOUT_SECONDS: Final = 1500
 """Five minutes less than the provider framework waits when it is not told otherwise."""

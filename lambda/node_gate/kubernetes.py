@@ -1,23 +1,16 @@
-"""The one question the gate asks of Kubernetes: which nodes are there.
+"""The one question the gate asks of Kubernetes: which nodes are there."""
 
-``http.client`` and not ``urllib.request``: it follows no redirect and uses no proxy, so the token only ever goes to
-the cluster, and one connection serves all pages.
-"""
-
-import http.client
 import json
-import ssl
-import time
 from collections.abc import Iterator
 from typing import Any, Final
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
-from node_gate.reasons import Denied, Waiting
+from eks_api.http import OK, Failed, Server, Untrusted
+from eks_api.reasons import Denied, Waiting
 
 _PAGE: Final = 100
-_CHUNK: Final = 1 << 16
 _MESSAGE: Final = 300
-_OK, _UNAUTHORIZED, _FORBIDDEN, _GONE = 200, 401, 403, 410
+_UNAUTHORIZED, _FORBIDDEN, _GONE = 401, 403, 410
 
 
 def nodes(endpoint: str, authority: str, token: str, deadline: float) -> Iterator[dict[str, Any]]:
@@ -25,14 +18,12 @@ def nodes(endpoint: str, authority: str, token: str, deadline: float) -> Iterato
 
     Raises ``Denied`` for 401 and 403, ``Waiting`` for everything else that is not a list of nodes in time.
     """
-    address = urlsplit(endpoint)
-    context = ssl.create_default_context(cadata=authority)
-    connection = http.client.HTTPSConnection(address.netloc, context=context)
+    server = Server(endpoint, authority=authority)
     seen: set[str] = {""}
     query: dict[str, str | int] = {"limit": _PAGE}
     try:
         while True:
-            page = _get(connection, f"/api/v1/nodes?{urlencode(query)}", token, deadline)
+            page = _get(server, f"/api/v1/nodes?{urlencode(query)}", token, deadline)
             items = page.get("items") or []
             if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
                 raise Waiting("The Kubernetes API answered with something else than a list of nodes.")
@@ -45,43 +36,22 @@ def nodes(endpoint: str, authority: str, token: str, deadline: float) -> Iterato
             seen.add(following)
             query["continue"] = following
     finally:
-        connection.close()
+        server.close()
 
 
-def _left(deadline: float) -> float:
-    left = deadline - time.monotonic()
-    if left <= 0:
-        raise TimeoutError("timed out")
-    return left
-
-
-def _get(connection: http.client.HTTPSConnection, path: str, token: str, deadline: float) -> dict[str, Any]:
+def _get(server: Server, path: str, token: str, deadline: float) -> dict[str, Any]:
     try:
-        connection.timeout = _left(deadline)
-        if connection.sock is not None:
-            connection.sock.settimeout(connection.timeout)
-        connection.request("GET", path, headers={"Authorization": f"Bearer {token}", "Accept": "application/json"})
-        body = bytearray()
-        with connection.getresponse() as response:
-            while chunk := response.read1(_CHUNK):
-                body += chunk
-                _left(deadline)
-    except ssl.SSLCertVerificationError as error:
+        reply = server.send("GET", path, headers={"Authorization": f"Bearer {token}", "Accept": "application/json"}, deadline=deadline)
+    except Untrusted as error:
+        raise Waiting(f"The Kubernetes API shows a certificate that the cluster's authority did not sign ({error}).") from None
+    except Failed as error:
         raise Waiting(
-            f"The Kubernetes API shows a certificate that the cluster's authority did not sign ({error.verify_message})."
-        ) from None
-    except (OSError, http.client.HTTPException) as error:
-        raise Waiting(
-            f"The Kubernetes API at {connection.host} did not answer ({_why(error)}); the cluster's security group must admit "
+            f"The Kubernetes API at {server.host} did not answer ({error}); the cluster's security group must admit "
             "the function on port 443, and a private endpoint needs DNS support in the VPC."
         ) from None
-    if response.status != _OK:
-        raise _refusal(response.status, bytes(body))
-    return _object(bytes(body))
-
-
-def _why(error: Exception) -> str:
-    return "timed out" if isinstance(error, TimeoutError) else str(error)[:_MESSAGE] or type(error).__name__
+    if reply.status != OK:
+        raise _refusal(reply.status, reply.body)
+    return _object(reply.body)
 
 
 def _object(body: bytes) -> dict[str, Any]:

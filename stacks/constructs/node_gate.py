@@ -63,7 +63,7 @@ class NodeGate(Construct):
         security_group = ec2.SecurityGroup.from_security_group_id(self, "ClusterSecurityGroup", cluster_security_group_id, mutable=False)
         code = lambda_.Code.from_asset(
             str(_SOURCE),
-            exclude=["*", "!node_gate", "!node_gate/*.py"],
+            exclude=["*", "!eks_api", "!eks_api/*.py", "!node_gate", "!node_gate/*.py"],
             ignore_mode=IgnoreMode.GIT,
         )
 

@@ -11,8 +11,9 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from botocore import session as botocore_session
-from node_gate import cluster, handler, kubernetes
-from node_gate.reasons import Denied, Impossible, Waiting
+from eks_api import cluster
+from eks_api.reasons import Denied, Impossible, Waiting
+from node_gate import handler, kubernetes
 
 from tests.lambdas.fake_cluster import Answer, Fake, authority, node, node_list, running
 

@@ -10,7 +10,7 @@ from botocore.model import ServiceId
 from botocore.session import Session
 from botocore.signers import RequestSigner
 
-from node_gate.reasons import Denied, Impossible, Waiting
+from eks_api.reasons import Denied, Impossible, Waiting
 
 _TOKEN_SECONDS: Final = 60
 _CONFIG: Final = Config(connect_timeout=5, read_timeout=10, retries={"mode": "standard", "total_max_attempts": 2})
@@ -41,7 +41,7 @@ def find(session: Session, name: str) -> Cluster:
         if code == "ResourceNotFoundException":
             raise Impossible(f"There is no EKS cluster {name!r} in this account and Region.") from None
         if code in _DENIED:
-            raise Denied(f"The function's role may not call eks:DescribeCluster on {name!r}.") from None
+            raise Denied(f"The caller may not call eks:DescribeCluster on {name!r}.") from None
         raise Waiting(f"EKS answered {code or 'with an error'} to DescribeCluster of {name!r}.") from None
     except BotoCoreError as error:
         raise Waiting(
