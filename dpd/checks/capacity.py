@@ -164,7 +164,7 @@ def _surge(environment: Environment, _: Context) -> Iterator[Problem]:
     for members in _serving(environment).values():
         group, instance = members[0].group, members[0].instance
         room, have_text = node_room(instance), _gpus(group.count, instance)[1]
-        if pack(_kinds(members, _replicas), room, group.count).left:
+        if not any(it.placed.role.max_surge for it in members) or pack(_kinds(members, _replicas), room, group.count).left:
             continue
         for surging in members:
             if surging.placed.role.max_surge:
@@ -230,7 +230,9 @@ def _system_group(environment: Environment, _: Context) -> Iterator[Problem]:
         reasons = "; ".join(f"{name}: {_unable(group, it)}" for name, group, it in groups(environment))
         message = f"no group can carry them ({reasons or 'no group of a known type'})"
         fix = f"add a group such as system: {{instance_type: {least}, count: {_SYSTEM_NODES}}}"
-        yield Problem("cluster.groups", message, fix, limit="amd64, no GPUs, no taints")
+        # An adopted cluster may have nodes that this file knows nothing of.
+        level = Level.WARNING if environment.cluster.existing else None
+        yield Problem("cluster.groups", message, fix, limit="amd64, no GPUs, no taints", level=level)
         return
     for name, _group, it in able:
         if _small(it):
@@ -275,7 +277,8 @@ def _system_slots(environment: Environment, _: Context) -> Iterator[Problem]:
         )
         path = f"{group_path(able[0])}.count"
         fix = "add nodes, or use a larger type"
-        yield Problem(path, message, fix, environment.cluster.groups[able[0]].count, f"{need} slots")
+        level = Level.WARNING if environment.cluster.existing else None
+        yield Problem(path, message, fix, environment.cluster.groups[able[0]].count, f"{need} slots", level=level)
 
 
 @check(

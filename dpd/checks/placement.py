@@ -193,7 +193,7 @@ def _selector(environment: Environment, _: Context) -> Iterator[Problem]:
     seen_in=("https://github.com/aws/sagemaker-hyperpod-cli/pull/449",),
 )  # fmt: skip
 def _taints(environment: Environment, _: Context) -> Iterator[Problem]:
-    used = {placed.role.group for placed in roles(environment)}
+    used = {placed.role.group for placed in roles(environment) if "tolerations" not in placed.endpoint.raw.spec}
     for name, group, _instance in groups(environment):
         for index, taint in enumerate(group.taints):
             if name in used and taint.effect != "PreferNoSchedule":

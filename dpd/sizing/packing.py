@@ -41,11 +41,6 @@ class Packing:
         """How many pods found no node."""
         return sum(kind.count for kind in self.left)
 
-    @property
-    def shared(self) -> tuple[tuple[PodKind, ...], ...]:
-        """The nodes that carry pods of more than one kind."""
-        return tuple(node for node in self.nodes if len(node) > 1)
-
 
 def node_room(instance: Instance) -> Vector:
     """What a node offers to pods, in the order of ``RESOURCES``, after what the node keeps for itself."""
@@ -78,13 +73,15 @@ def pack(kinds: Sequence[PodKind], room: Vector, nodes: int) -> Packing:
     placed: list[list[PodKind]] = [[] for _ in range(nodes)]
     left = []
     for kind in sorted(kinds, key=operator.attrgetter("needs"), reverse=True):
-        waiting = kind.count
+        waiting, needs = kind.count, kind.needs
         for index, space in enumerate(free):
             if not waiting:
                 break
-            fits = min([waiting, *(have // need for have, need in zip(space, kind.needs, strict=True) if need)])
+            if space[0] < needs[0]:
+                continue  # the GPUs are gone first on nearly every node, and there may be thousands of nodes
+            fits = min([waiting, *(have // need for have, need in zip(space, needs, strict=True) if need)])
             if fits > 0:
-                free[index] = tuple(have - fits * need for have, need in zip(space, kind.needs, strict=True))
+                free[index] = tuple(have - fits * need for have, need in zip(space, needs, strict=True))
                 placed[index].append(PodKind(kind.name, kind.shape, fits))
                 waiting -= fits
         if waiting:

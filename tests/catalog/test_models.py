@@ -19,13 +19,24 @@ def test_every_shape_agrees_with_itself(it: ModelShape) -> None:
     assert 0.95 <= it.weight_bytes / (it.parameters * it.weight_dtype_bytes) <= 1.1
 
 
-def test_a_dense_model_is_counted_from_its_shape() -> None:
-    it = models.find("llama-3.3-70b-instruct")
+@pytest.mark.parametrize(
+    ("name", "inner", "bias"),
+    [
+        ("llama-3.3-70b-instruct", 28_672, False),
+        ("llama-3.1-70b-instruct", 28_672, False),
+        ("llama-3.1-405b-instruct", 53_248, False),
+        ("llama-3.1-8b-instruct", 14_336, False),
+        ("qwen2.5-72b-instruct", 29_568, True),
+    ],
+)
+def test_a_dense_model_is_counted_from_its_shape(name: str, inner: int, bias: bool) -> None:
+    it = models.find(name)
     assert it is not None
-    inner = 28_672
-    layer = it.hidden_size * it.head_dim * (2 * it.heads + 2 * it.kv_heads) + 3 * it.hidden_size * inner + 2 * it.hidden_size
+    queries_and_kv = it.head_dim * (it.heads + 2 * it.kv_heads)
+    attention = it.hidden_size * (queries_and_kv + it.head_dim * it.heads) + (queries_and_kv if bias else 0)
+    layer = attention + 3 * it.hidden_size * inner + 2 * it.hidden_size
     assert it.parameters == it.layers * layer + 2 * it.vocab_size * it.hidden_size + it.hidden_size
-    assert it.weight_bytes == 2 * it.parameters
+    assert it.weight_bytes == pytest.approx(2 * it.parameters, rel=1e-6)
 
 
 def test_an_unknown_model_is_none() -> None:

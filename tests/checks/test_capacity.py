@@ -126,3 +126,13 @@ def test_the_host_memory_of_the_ranks_is_printed() -> None:
         "5 x 8 ranks for the CPU tier + 131 / 8 for weights on their way + 6 x 8 for processes and shared memory + 8 = 113 GiB; "
         "the pod has 64"
     )
+
+
+def test_an_adopted_cluster_may_have_other_nodes() -> None:
+    existing = {
+        "name": "eks", "security_group_id": "sg-0123456789abcdef0", "authentication_mode": "API", "prerequisites": "exists",
+        "oidc_issuer": "https://oidc.eks.us-east-2.amazonaws.com/id/0123456789ABCDEF0123456789ABCDEF",
+        "oidc_provider_arn": "arn:aws:iam::111122223333:oidc-provider/oidc.eks.us-east-2.amazonaws.com/id/0123456789ABCDEF0123456789ABCDEF",
+    }  # fmt: skip
+    [finding] = findings({SYSTEM: REMOVE, "cluster.existing": existing}, id="CAP007")
+    assert finding.level is Level.WARNING

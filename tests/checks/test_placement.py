@@ -107,3 +107,9 @@ def test_gpu_nodes_without_endpoints_are_billed_idle() -> None:
 
 def test_places_are_quiet_about_a_network_that_is_not_described() -> None:
     assert not [it for it in findings({"network.gpu_subnet": REMOVE}) if it.id.startswith("PLC")]
+
+
+def test_pods_that_tolerate_a_taint_may_have_it() -> None:
+    taint = {"cluster.groups.decode.taints": [{"key": "gpu", "effect": "NoSchedule"}]}
+    assert findings(taint, id="PLC009")
+    assert not findings({**taint, "endpoints[0].raw": {"spec": {"tolerations": [{"operator": "Exists"}]}}}, id="PLC009")
