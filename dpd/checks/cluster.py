@@ -519,8 +519,8 @@ def agent_images(environment: Environment, _: Context) -> Iterator[Problem]:
 @check(
     "CLU020",
     "Serving nodes are not taken back at two minutes' notice",
-    why="EC2 takes spot capacity back when others pay for it. An endpoint has one decode role: with its node every request ends, and a node "
-    "of this size may not come back for hours.",
+    why="EC2 takes spot capacity back when others pay for it. An endpoint has one decode role: with its node every request ends, and "
+    "nobody says when a node of this size comes back.",
     link="https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/spot-interruptions.html",
     level=Level.WARNING,
 )

@@ -6,7 +6,6 @@ from typing import Any, Final
 
 from dpd.checks.registry import Context, Problem, check
 from dpd.environment.environment import Environment
-from dpd.environment.model import SecretKey
 from dpd.environment.types import Part
 from dpd.finding import HIDDEN, looks_like_secret, names_a_secret
 
@@ -14,35 +13,33 @@ _REFERENCE: Final = "use a reference instead: {secret: <name of a Kubernetes Sec
 _LINK: Final = "https://kubernetes.io/docs/concepts/configuration/secret/"
 _SEEN: Final = ("https://github.com/validatedpatterns/rag-llm-gitops/issues/70", "https://github.com/kserve/kserve/issues/3832")
 
-_FREE: Final = re.compile(
-    r"\.(?:environment|extra_args|raw|labels|node_selector|dimensions)(?:[.\[]|$)|^tags\.|^(?:network|cluster|storage)(?:\..+)?\.raw\b"
-)
-"""Places whose keys are the user's words; elsewhere the file's own types say what a value is."""
 _NO_SECRET_KEYS: Final = frozenset({"key", "topologykey", "partitionkey", "sortkey"})
 """Keys of Kubernetes objects that end like a secret's and name something else."""
 _HARMLESS: Final = re.compile(r"(?i:true|false)|[0-9]{1,7}(?:\.[0-9]+)?|arn:\S+")
 _NOTHING: Final = frozenset({"", "none", "null", "nil", "~", "undefined", "changeme", "change-me", "todo", "xxx", "placeholder"})
 _USER_INFO: Final = re.compile(r"[a-z][a-z0-9+.-]{0,20}://[^/\s:@]{0,256}:[^/\s@]{1,256}@", re.IGNORECASE)
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_ARGUMENT: Final = re.compile(r"args\[[0-9]+\]$")
 _FLAG: Final = re.compile(r"--?([A-Za-z0-9_.-]+)(?:[=\s]+(\S.*))?", re.DOTALL)
 
 
 def texts(value: Any, path: str = "", key: str = "") -> Iterator[tuple[str, str, str]]:
-    """Every text of a nested value as (path, key, text), the keys of mappings included.
+    """Every text that the user wrote as (path, key, text), the user's own keys included.
 
-    The two names of a reference to a Secret have no key: they are what a secret should be.
+    ``key`` is empty where the file's types name the place: they say what a value is, and what refers to a Secret.
     """
-    if isinstance(value, SecretKey):
-        yield from ((f"{path}.{field}", "", name) for field, name in value)
+    if isinstance(value, str):
+        yield path, key, value
     elif isinstance(value, Part):
-        yield from _pairs(dict(value), path)
+        # A default was not written by the user.
+        for field in type(value).model_fields:
+            if field in value.model_fields_set:
+                yield from texts(getattr(value, field), f"{path}.{field}" if path else field)
     elif isinstance(value, dict):
         yield from _pairs(value, path)
     elif isinstance(value, list | tuple):
         for index, item in enumerate(value):
             yield from texts(item, f"{path}[{index}]", key)
-    elif isinstance(value, str):
-        yield path, key, value
 
 
 def _pairs(mapping: dict[Any, Any], path: str) -> Iterator[tuple[str, str, str]]:
@@ -50,7 +47,7 @@ def _pairs(mapping: dict[Any, Any], path: str) -> Iterator[tuple[str, str, str]]
     name = mapping.get("name")
     for key, item in mapping.items():
         text = str(key)
-        place = f"{path}.{text}" if path else text
+        place = f"{path}.{text}"
         yield place, "", text
         yield from texts(item, place, name if text == "value" and isinstance(name, str) else text)
 
@@ -59,16 +56,14 @@ def _named(environment: Environment) -> Iterator[tuple[str, str]]:
     """Texts whose key, variable name or flag usually holds a credential, as (path, text)."""
     flag = ""
     for path, key, text in texts(environment):
-        if not _FREE.search(path):
-            continue
-        if re.search(r"args\[\d+\]$", path):
+        if _ARGUMENT.search(path):
             match = _FLAG.fullmatch(text)
             if match is None and flag:
                 yield path, text
-            flag = match[1] if match and _is_secret_key(match[1]) and match[2] is None else ""
+            flag = match[1] if match and match[2] is None and _is_secret_key(match[1]) else ""
             if match and match[2] is not None and _is_secret_key(match[1]):
                 yield path, match[2]
-        elif _is_secret_key(key):
+        elif key and _is_secret_key(key):
             yield path, text
 
 
