@@ -11,7 +11,7 @@ from dpd.environment.environment import Environment
 from dpd.finding import Level
 from dpd.sizing.addresses import address_need
 from dpd.sizing.fleet import group_path, groups
-from dpd.sizing.subnets import gpu_subnet, subnet_plan
+from dpd.sizing.subnets import SubnetPlan, gpu_subnet, subnet_plan
 
 _CIDRS: Final = "https://docs.aws.amazon.com/vpc/latest/userguide/vpc-cidr-blocks.html"
 _SUBNETS: Final = "https://docs.aws.amazon.com/vpc/latest/userguide/subnet-sizing.html"
@@ -109,24 +109,30 @@ def _association(environment: Environment, _: Context) -> Iterator[Problem]:
         yield Problem("network.gpu_subnet.cidr", message, f"choose one inside {vpc}, or in 100.64.0.0/10", gpu, f"outside {closed}")
 
 
+def _made(environment: Environment) -> SubnetPlan | str | None:
+    """The subnets to make, why they cannot be made, or ``None`` when other checks speak about the network."""
+    network = environment.network
+    if network.existing or not (network.vpc_cidr and network.gpu_subnet and network.egress):
+        return None
+    vpc, gpu = IPv4Network(network.vpc_cidr), IPv4Network(network.gpu_subnet.cidr)
+    if not network.control_plane_availability_zone_ids or (gpu.overlaps(vpc) and not gpu.subnet_of(vpc)):
+        return None
+    try:
+        return subnet_plan(network)
+    except ValueError as error:
+        return str(error)
+
+
 @check(
     "ADR005", "The VPC has room for its subnets",
     why="Public and control-plane subnets are cut out of vpc_cidr, beside the GPU subnet where that lies inside.",
     link=_SUBNETS,
 )  # fmt: skip
 def _room(environment: Environment, _: Context) -> Iterator[Problem]:
-    network = environment.network
-    if network.existing or not (network.vpc_cidr and network.gpu_subnet and network.egress):
-        return
-    vpc, gpu = IPv4Network(network.vpc_cidr), IPv4Network(network.gpu_subnet.cidr)
-    if not network.control_plane_availability_zone_ids or (gpu.overlaps(vpc) and not gpu.subnet_of(vpc)):
-        return
-    try:
-        plan = subnet_plan(network)
-    except ValueError as error:
-        yield Problem("network.vpc_cidr", str(error), "choose a larger vpc_cidr, or a GPU subnet outside of it", network.vpc_cidr)
-        return
-    yield from _small_control_plane("network.vpc_cidr", [IPv4Network(it.cidr) for it in plan.control_plane], "choose a larger vpc_cidr")
+    plan = _made(environment)
+    if isinstance(plan, str):
+        fix = "choose a larger vpc_cidr, or a GPU subnet outside of it"
+        yield Problem("network.vpc_cidr", plan, fix, environment.network.vpc_cidr)
 
 
 @check(
@@ -135,23 +141,26 @@ def _room(environment: Environment, _: Context) -> Iterator[Problem]:
         "addresses; EKS asks for 16 more.",
     link="https://docs.aws.amazon.com/elasticloadbalancing/latest/application/application-load-balancers.html",
 )  # fmt: skip
-def _adopted_control_plane(environment: Environment, _: Context) -> Iterator[Problem]:
+def _control_plane(environment: Environment, _: Context) -> Iterator[Problem]:
     existing = environment.network.existing
     for index, subnet in enumerate(existing.control_plane_subnets if existing else ()):
         path = f"network.existing.control_plane_subnets[{index}].cidr"
-        yield from _small_control_plane(path, [IPv4Network(subnet.cidr)], "adopt a larger subnet")
+        yield from _small_control_plane(path, IPv4Network(subnet.cidr), "adopt a larger subnet")
+    plan = _made(environment)
+    if isinstance(plan, SubnetPlan):
+        # All are of one size.
+        yield from _small_control_plane("network.vpc_cidr", IPv4Network(plan.control_plane[0].cidr), "choose a larger vpc_cidr")
 
 
-def _small_control_plane(path: str, subnets: list[IPv4Network], fix: str) -> Iterator[Problem]:
+def _small_control_plane(path: str, subnet: IPv4Network, fix: str) -> Iterator[Problem]:
     longest = rules.load_balancer_longest_prefix()
-    small = next((cidr for cidr in subnets if cidr.prefixlen > longest), None)
-    if small:
+    if subnet.prefixlen > longest:
         parts = (rules.subnet_reserved_addresses(), rules.load_balancer_addresses(), rules.control_plane_addresses())
         message = (
-            f"the control-plane subnet {small} has {small.num_addresses} addresses; "
+            f"the control-plane subnet {subnet} has {subnet.num_addresses} addresses; "
             f"{parts[0]} kept by AWS + {parts[1]} for a load balancer + {parts[2]} for EKS = {sum(parts)}"
         )
-        yield Problem(path, message, fix, small, f"/{longest} or larger")
+        yield Problem(path, message, fix, subnet, f"/{longest} or larger")
 
 
 @check(

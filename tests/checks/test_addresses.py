@@ -48,7 +48,7 @@ def control_plane(first: str, second: str) -> dict[str, Any]:
         ("ADR004", GPU, {VPC: "100.64.0.0/16", GPU: "10.1.0.0/16"}, {VPC: "100.64.0.0/16", GPU: "100.65.0.0/16"}),
         ("ADR005", VPC, {VPC: "10.192.0.0/28"}, {VPC: "10.192.0.0/24"}),
         ("ADR005", VPC, {GPU: "10.192.0.0/16"}, {GPU: "10.192.128.0/17"}),
-        ("ADR005", VPC, {VPC: "10.192.0.0/25"}, {VPC: "10.192.0.0/24"}),
+        ("ADR006", VPC, {VPC: "10.192.0.0/25"}, {VPC: "10.192.0.0/24"}),
         ("ADR006", "network.existing.control_plane_subnets[0].cidr", control_plane("10.0.16.0/28", "10.0.17.0/24"),
          control_plane("10.0.16.0/27", "10.0.17.0/24")),
         ("ADR007", VPC, {VPC: "169.254.0.0/16"}, {VPC: "10.192.0.0/16"}),
