@@ -137,5 +137,5 @@ class Cluster(Part):
     """Where the images of node agents come from, by agent, without tag: a mirror, which a closed network needs."""
     existing: ExistingCluster | None = None
     """An EKS cluster to adopt."""
-    raw: RawCluster = Field(default_factory=RawCluster)
+    raw: RawCluster = Field(default={}, validate_default=True)
     """CloudFormation properties that this file has no word for."""

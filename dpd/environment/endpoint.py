@@ -203,11 +203,11 @@ class Endpoint(Part):
     """Latency objectives."""
     environment: Annotated[EnvironmentVariables, Field(max_length=200)] = {}
     """More environment variables for both roles: text, or a reference to a Secret."""
-    exposure: Exposure = Field(default_factory=Exposure)
+    exposure: Exposure = Field(default={}, validate_default=True)
     """How clients outside the cluster reach it."""
     deploy_timeout_seconds: Annotated[int, Field(ge=60, le=86400)] | None = None
     """How long the operator waits for the endpoint. Default: derived from the weights, at least 3600."""
-    raw: RawFields = Field(default_factory=RawFields)
+    raw: RawFields = Field(default={}, validate_default=True)
     """Fields of the InferenceEndpointConfig that this file has no word for."""
 
     @property

@@ -76,7 +76,7 @@ def shape_of_config(config: dict[str, Any], *, name: str) -> ModelShape:
         parameters=parameters,
         weight_bytes=parameters * weight_dtype_bytes,
         attention="mla" if kv_rank else "gqa",
-        kv_rank=kv_rank + _whole(text, "qk_rope_head_dim", default=0, least=0) if kv_rank else 0,
+        kv_rank=kv_rank + _rope_dim(text) if kv_rank else 0,
         window_layers=window_layers,
         window_tokens=window_tokens,
         experts=_experts(text),
@@ -94,6 +94,10 @@ def _whole(config: dict[str, Any], key: str, *, default: int | None = None, leas
         said = f"a number of {value.bit_length():,} bits" if type(value) is int and abs(value) > _LARGEST else safe(str(value), most=40)
         raise ValueError(f"the model's config has {key} = {said}; a whole number from {least} to {_LARGEST:,} is needed")
     return value
+
+
+def _rope_dim(config: dict[str, Any]) -> int:
+    return _whole(config, "qk_rope_head_dim", default=64, least=0)
 
 
 def _dtype(config: dict[str, Any]) -> tuple[str, float]:
@@ -137,7 +141,7 @@ def _windows(config: dict[str, Any], layers: int) -> tuple[int, int]:
 def _parameters(config: dict[str, Any], *, layers: int, heads: int, kv_heads: int, head_dim: int, hidden: int, kv_rank: int) -> float:
     """Count parameters of attention, feed-forward (dense or expert) and embeddings; norms and biases are left out (< 0.1 %)."""
     if kv_rank:
-        nope, rope = _whole(config, "qk_nope_head_dim", default=128), _whole(config, "qk_rope_head_dim", default=64)
+        nope, rope = _whole(config, "qk_nope_head_dim", default=128), _rope_dim(config)
         value_dim, query_rank = _whole(config, "v_head_dim", default=128), _whole(config, "q_lora_rank", default=0, least=0)
         queries = (hidden + heads * (nope + rope)) * query_rank if query_rank else hidden * heads * (nope + rope)
         attention = queries + hidden * (kv_rank + rope) + kv_rank * heads * (nope + value_dim) + heads * value_dim * hidden

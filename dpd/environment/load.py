@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from pydantic import ValidationError
 
@@ -10,6 +11,9 @@ from dpd.environment.faults import SURPRISING, UNREADABLE, WRONG_NAME
 from dpd.environment.types import DNS_LABEL_LENGTH, dns_label
 from dpd.environment.yaml_file import Document, Place, YamlError, dotted, parse, read
 from dpd.finding import Finding, safe
+
+_MOST_FINDINGS: Final = 200
+"""Mistakes of one file that are listed. A file with more is not an environment file with typing errors."""
 
 
 @dataclass(slots=True)
@@ -56,12 +60,15 @@ def _validated(loaded: Loaded, document: Document, path: Path) -> Loaded:
         environment = Environment.model_validate(document.content, context={"folder": path.parent})
     except ValidationError as error:
         # Importing what turns errors into words costs time that a good file need not pay.
-        from dpd.environment.mistakes import finding_of_error, place_of_error  # noqa: PLC0415
+        from dpd.environment.mistakes import findings_of_errors  # noqa: PLC0415
 
-        for detail in error.errors(include_url=False):
-            place = place_of_error(detail["loc"])
+        errors = error.errors(include_url=False)
+        for place, finding in findings_of_errors(errors[:_MOST_FINDINGS]):
             if place not in unclear:
-                found[finding_of_error(detail).at(loaded.file, document.line(place))] = None
+                found[finding.at(loaded.file, document.line(place))] = None
+        if (more := len(errors) - _MOST_FINDINGS) > 0:
+            rest = UNREADABLE.finding("", f"has {more:,} more mistakes, which are not listed", "correct the ones above first")
+            found[rest.at(loaded.file, 0)] = None
     else:
         if not found:
             loaded.environment = environment.named(path.stem)

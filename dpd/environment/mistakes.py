@@ -3,7 +3,7 @@
 import difflib
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import UnionType
 from typing import Annotated, Any, Final, Union, get_args, get_origin
 
@@ -43,16 +43,23 @@ _LIMITS: Final = {
 }
 
 
-def place_of_error(location: tuple[int | str, ...]) -> Place:
+def findings_of_errors(errors: Iterable[ErrorDetails]) -> Iterator[tuple[Place, Finding]]:
+    """The findings for what pydantic says, each with its place. A list that is only too short because its items are wrong is left out."""
+    placed = [(_place(error["loc"]), error) for error in errors]
+    for place, error in placed:
+        if error["type"] == "too_short" and any(inside != place and inside[: len(place)] == place for inside, _ in placed):
+            continue
+        yield place, _finding(place, error)
+
+
+def _place(location: tuple[int | str, ...]) -> Place:
     """Where in the file an error is: pydantic's location without the branch of a union and the mark of a key."""
     place = tuple(part for part in location if part not in (WORD, MAPPING))
     return place[:-1] if place and place[-1] == _KEY_ITSELF else place
 
 
-def finding_of_error(error: ErrorDetails) -> Finding:
-    """One finding for one error of pydantic."""
+def _finding(place: Place, error: ErrorDetails) -> Finding:
     kind, location, value = error["type"], tuple(error["loc"]), error.get("input")
-    place = place_of_error(location)
     key = next((part for part in reversed(place) if isinstance(part, str)), "")
     path = dotted(place)
     if kind == "missing":
