@@ -8,7 +8,7 @@ from typing import Final
 from dpd.catalog import add_ons, instances, kubernetes, limits, regions
 from dpd.catalog.add_ons import version_key
 from dpd.checks.registry import Context, Problem, check
-from dpd.environment.cluster import TrainingPlan
+from dpd.environment.cluster import PublicAccess, TrainingPlan
 from dpd.environment.environment import Environment
 from dpd.environment.names import NODE_HEALTH_TAINT
 from dpd.finding import Level
@@ -295,6 +295,8 @@ def pinned(environment: Environment, _: Context) -> Iterator[Problem]:
         return
     for add_on in add_ons.all_add_ons():
         change = cluster.add_ons.get(add_on.name)
+        if cluster.existing and not add_on.needs_nodes:
+            continue
         if add_on.version_for(cluster.kubernetes_version) is None and (change is None or (change.install and change.version is None)):
             yield Problem(
                 path=f"cluster.add_ons.{add_on.name}.version",
@@ -535,3 +537,27 @@ def spot(environment: Environment, _: Context) -> Iterator[Problem]:
                 value=group.capacity,
                 fix="use on_demand or a training plan, or acknowledge this where an outage is accepted",
             )
+
+
+@check(
+    "CLU021",
+    "Nothing that is said of an adopted cluster is ignored",
+    why="The control plane of an adopted cluster and the add-ons that it started with are left as they are. A setting here would look "
+    "applied and change nothing.",
+    link=_EKS,
+)
+def ignored(environment: Environment, _: Context) -> Iterator[Problem]:
+    """Refuse control-plane settings and core add-ons beside an adopted cluster."""
+    cluster = environment.cluster
+    if cluster.existing is None:
+        return
+    core = [add_on.name for add_on in add_ons.all_add_ons() if not add_on.needs_nodes]
+    given = [f"add_ons.{name}" for name, change in cluster.add_ons.items() if name in core and change.version]
+    given += ["api_access"] if isinstance(cluster.api_access, PublicAccess) else []
+    given += ["raw.eks"] if cluster.raw.eks else []
+    for key in given:
+        yield Problem(
+            path=f"cluster.{key}",
+            message="would be ignored: the adopted cluster has its own, which this tool leaves alone",
+            fix="remove it, and change the cluster where it is made",
+        )

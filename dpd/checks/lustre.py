@@ -47,12 +47,11 @@ def one_way(environment: Environment, _: Context) -> Iterator[Problem]:
     lustre = environment.storage.lustre
     if lustre is None:
         return
-    given = [key for key in (*_MADE, "metadata_iops") if getattr(lustre, key) is not None]
+    given = [key for key in (*_MADE, "metadata_iops", "link", "raw") if getattr(lustre, key)]
     if lustre.existing and given:
         yield Problem(
             path=f"storage.lustre.{given[0]}",
-            message=f"{', '.join(given)} cannot change an adopted file system",
-            value=getattr(lustre, given[0]),
+            message=f"{', '.join(given)} would be ignored: an adopted file system is not changed",
             fix="remove it, or remove existing to make a file system",
         )
     missing = [key for key in _MADE if key not in given]

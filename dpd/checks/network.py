@@ -40,10 +40,10 @@ def one_way(environment: Environment, _: Context) -> Iterator[Problem]:
     network = environment.network
     given = [key for key in _MADE if getattr(network, key)]
     if network.existing:
-        for key in given:
+        for key in (*given, *(key for key in ("flow_logs", "raw") if key in network.model_fields_set)):
             yield Problem(
                 path=f"network.{key}",
-                message="describes a network to make, beside one to adopt",
+                message="is about a network to make, beside one to adopt, which is not changed",
                 fix="remove it, or remove existing",
             )
         return

@@ -189,6 +189,14 @@ CASES = [
         {**TIERED, **SECOND, "endpoints[1].kv.shared_tier": "tiered_storage"},
         Level.WARNING,
     ),
+    *(
+        Case("CLU021", {**ADOPTED_CLUSTER, f"cluster.{key}": value}, f"cluster.{key}", "would be ignored", {f"cluster.{key}": value})
+        for key, value in [
+            ("api_access", {"public_cidrs": ["203.0.113.0/24"]}),
+            ("raw.eks", {"UpgradePolicy.SupportType": "STANDARD"}),
+            ("add_ons.vpc-cni", {"version": "v1.22.4-eksbuild.3"}),
+        ]
+    ),
     Case("CLU018", {"region": "eu-west-3"}, "region", "eu-west-1", {"region": "eu-west-1"}),
     Case(
         "CLU020",

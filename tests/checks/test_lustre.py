@@ -41,8 +41,15 @@ ON_LUSTRE = source("lustre", {"path": "/models/llama"})
 P5, G5, G6 = "ml.p5.48xlarge", "ml.g5.48xlarge", "ml.g6.48xlarge"
 SIZE = "storage.lustre.capacity_gib"
 CASES = [
-    Case("LUS001", {**ADOPTED, SIZE: 4800}, SIZE, "adopted file system", ADOPTED),
+    Case("LUS001", {**ADOPTED, SIZE: 4800}, SIZE, "an adopted file system", ADOPTED),
     Case("LUS001", {**ADOPTED, "storage.lustre.metadata_iops": 1500}, "storage.lustre.metadata_iops", "remove existing", ADOPTED),
+    Case(
+        "LUS001",
+        {**ADOPTED, "storage.lustre.link": {"prefix": "a", "path": "/a"}},
+        "storage.lustre.link",
+        "link would be ignored",
+        lustre(link={"prefix": "a", "path": "/a"}),
+    ),
     Case("LUS001", {SIZE: REMOVE}, "storage.lustre", "capacity_gib is missing"),
     Case("LUS001", {"storage.lustre": {}}, "storage.lustre", "capacity_gib and throughput_mbps_per_tib are", {"storage.lustre": REMOVE}),
     *(

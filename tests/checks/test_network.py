@@ -32,6 +32,10 @@ CASES = [
         Case("NET001", {**ADOPTED_NETWORK, f"network.{key}": base()["network"][key]}, f"network.{key}", "remove existing", ADOPTED_NETWORK)
         for key in MADE
     ),
+    *(
+        Case("NET001", {**ADOPTED_NETWORK, f"network.{key}": value}, f"network.{key}", "not changed", {f"network.{key}": value})
+        for key, value in [("flow_logs", True), ("raw", {"InstanceTenancy": "default"})]
+    ),
     Case("NET002", subnets(*SUBNETS, SUBNETS[0]), "network.existing.control_plane_subnets[2].id", "stands twice", subnets(*SUBNETS)),
     Case(
         "NET002",
