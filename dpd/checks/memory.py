@@ -1,14 +1,17 @@
 """Rules about GPU memory and lengths: weights, KV cache, PD buffer, prompts. Every message prints its sum."""
 
+import math
 from collections.abc import Iterator
 from typing import Final
 
+from dpd.catalog import instances
 from dpd.catalog.operator import operator
 from dpd.checks.registry import Context, Problem, check
 from dpd.environment.environment import Environment
 from dpd.finding import Level
 from dpd.sizing.fleet import RoleOnGpus, roles, roles_on_gpus
 from dpd.sizing.memory import GIB, GpuBudget, gpu_budget, kv_bytes_per_rank, prompt_buffer_bytes, prompts_in_buffer
+from dpd.sizing.parallel import usable_tensor_parallel
 
 _DPD: Final = "https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-model-deployment-dpd.html"
 _MEMORY: Final = "https://docs.vllm.ai/en/latest/configuration/conserving_memory/"
@@ -42,6 +45,21 @@ def _fits(budget: GpuBudget) -> bool:
     return budget.weights_gib + budget.activation_gib < budget.share_gib
 
 
+def _more_memory(it: RoleOnGpus, budget: GpuBudget) -> str:
+    """What would give the weights room: more ranks of the same node, else larger GPUs."""
+    weights = budget.weights_gib * it.placed.role.tensor_parallel
+    for ranks in usable_tensor_parallel(it.placed.endpoint.model.shape, it.instance.gpus):
+        if ranks > it.placed.role.tensor_parallel and weights / ranks + budget.activation_gib < budget.share_gib:
+            return f"set tensor_parallel: {ranks} for both roles"
+    share = it.placed.role.gpu_memory_utilization
+    larger = [
+        name
+        for name in instances.operator_dpd_types()
+        if (found := instances.find(name)) and share * found.gpu_memory_gib > weights / found.gpus + budget.activation_gib
+    ]
+    return f"use {' or '.join(larger)}" if larger else "no type that AWS names has the memory: use a smaller model"
+
+
 def _kv_path(it: RoleOnGpus) -> str:
     return f"{it.placed.endpoint_path}.model.max_model_len"
 
@@ -58,8 +76,8 @@ def _weights(environment: Environment, _: Context) -> Iterator[Problem]:
                 f"{_weights_text(it, budget)} + {budget.activation_gib:g} GiB for activations = "
                 f"{budget.weights_gib + budget.activation_gib:.1f} GiB; vLLM's share of a {it.instance.gpu} is {_share_text(it, budget)}"
             )
-            fix = "raise tensor_parallel, use GPUs with more memory, or a quantized checkpoint"
             value = it.placed.role.tensor_parallel
+            fix = f"{_more_memory(it, budget)}, or use a quantized checkpoint"
             yield Problem(f"{it.placed.path}.tensor_parallel", message, fix, value, f"less than {budget.share_gib:.1f} GiB")
 
 
@@ -78,8 +96,7 @@ def _gpu(environment: Environment, _: Context) -> Iterator[Problem]:
             f"{_share_text(it, budget)}{buffer} + runtime {budget.runtime_gib:g} GiB = {budget.used_gib:.1f} GiB of "
             f"{budget.gpu_gib:.1f} GiB"
         )
-        most = (budget.gpu_gib - budget.buffer_gib - budget.runtime_gib - _TIGHT_GIB) / budget.gpu_gib
-        lower = f"lower gpu_memory_utilization to {max(0.0, most):.2f}" + (", or the buffer" if buffer else "")
+        lower = _lower(budget, budget.buffer_gib)
         if free < 0:
             yield Problem(path, message, lower, value, f"at most {budget.gpu_gib:.1f} GiB")
         elif free < _TIGHT_GIB:
@@ -90,7 +107,15 @@ def _gpu(environment: Environment, _: Context) -> Iterator[Problem]:
                 f"{message}; AWS speaks of the buffer ({size} GiB) on decoders only, but LMCache makes one on the sending side too, "
                 f"and {free:.1f} GiB are left for it"
             )
-            yield Problem(path, more, "lower it, or see that the pod starts", value, f"{size} GiB free", level=Level.WARNING)
+            yield Problem(path, more, f"{_lower(budget, size)}, or see that the pod starts", value, f"{size} GiB free", level=Level.WARNING)
+
+
+def _lower(budget: GpuBudget, buffer_gib: float) -> str:
+    """The largest share, in hundredths, that leaves room for a buffer."""
+    most = math.floor(100 * (budget.gpu_gib - buffer_gib - budget.runtime_gib - _TIGHT_GIB) / budget.gpu_gib) / 100
+    if most <= 0:
+        return "lower the buffer"
+    return f"lower gpu_memory_utilization to {most:g}" + (", or the buffer" if buffer_gib else "")
 
 
 @check(

@@ -69,6 +69,7 @@ def test_the_sender_s_buffer_is_a_doubt_and_no_error() -> None:
     assert finding.level is Level.WARNING
     assert "LMCache makes one on the sending side too" in finding.message
     assert "5.4 GiB are left" in finding.message
+    assert finding.fix == "lower gpu_memory_utilization to 0.87, or the buffer, or see that the pod starts"
 
 
 @pytest.mark.parametrize(
@@ -129,3 +130,22 @@ def test_scaled_positions_are_meant() -> None:
     assert findings(length(200_000), id="MEM006")
     assert not findings({**length(200_000), **scaled}, id="MEM006")
     assert findings({**length(200_000), f"{DECODE}.extra_args": scaled[f"{DECODE}.extra_args"]}, id="MEM006")
+
+
+@pytest.mark.parametrize(
+    ("changes", "fix"),
+    [
+        (ranks(1), "set tensor_parallel: 4 for both roles"),
+        ({f"{MODEL}.catalog": "llama-3.1-405b-instruct"}, "use ml.p5e.48xlarge or ml.p5en.48xlarge or ml.p6-b200.48xlarge"),
+        ({f"{MODEL}.parameters_billion": 5000.0}, "no type that AWS names has the memory"),
+    ],
+)
+def test_what_gives_weights_room(changes: dict[str, Any], fix: str) -> None:
+    assert findings(changes, id="MEM001")[0].fix.startswith(fix)
+
+
+@pytest.mark.parametrize("utilization", [0.88, 0.9, 0.99])
+def test_the_advice_on_memory_is_good_advice(utilization: float) -> None:
+    [finding] = findings({f"{DECODE}.gpu_memory_utilization": utilization}, id="MEM002")
+    assert finding.fix == "lower gpu_memory_utilization to 0.87, or the buffer"
+    assert not findings({f"{DECODE}.gpu_memory_utilization": 0.87, f"{PREFILL}.gpu_memory_utilization": 0.87}, id="MEM002")
