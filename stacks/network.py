@@ -10,6 +10,7 @@ from constructs import Construct
 from dpd.environment.names import NETWORK, Names
 from dpd.environment.network import Egress, ExistingNetwork, Network
 from dpd.sizing.subnets import subnet_plan
+from stacks.acknowledgements import accept
 from stacks.constructs.efa_security_group import EfaSecurityGroup
 from stacks.constructs.encryption_key import EncryptionKey
 from stacks.constructs.endpoints import InterfaceEndpoints, s3_gateway
@@ -45,6 +46,8 @@ class NetworkStack(Stack):
             )
         if network.flow_logs:
             FlowLogs(self, "FlowLogs", vpc_id=vpc.id, key_arn=key_arn or self._key(names), name=names.prefix)
+        else:
+            accept(vpc, {"VPC7": "network.flow_logs is false in the environment file"})
         return self._values(
             vpc.id,
             vpc.cidrs,

@@ -77,16 +77,17 @@ def synthesized(build: Builder, changes: Mapping[str, Any] | None = None, *, nam
 def _synthesized(build: Builder, changes: str, name: str) -> Assembly:
     typed = environment(json.loads(changes), name=name)
     with tempfile.TemporaryDirectory() as folder:
-        app = App(outdir=folder, context=_context(), analytics_reporting=False)
+        app = App(outdir=folder, context=context(), analytics_reporting=False)
         build(Stage(app, name, env=Place(account=typed.account, region=typed.region)), typed)
         app.synth()
         return _read(Path(folder))
 
 
 @cache
-def _context() -> dict[str, Any]:
-    context: dict[str, Any] = json.loads((ROOT / "cdk.json").read_text(encoding="utf-8"))["context"]
-    return context
+def context() -> dict[str, Any]:
+    """The context of cdk.json, which the CDK command line passes by itself."""
+    found: dict[str, Any] = json.loads((ROOT / "cdk.json").read_text(encoding="utf-8"))["context"]
+    return found
 
 
 _STACK: Final = "aws:cloudformation:stack"
