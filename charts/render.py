@@ -144,6 +144,8 @@ def _fill(rendered: Rendered, folder: Path) -> list[Path]:
 
 
 def _ours(target: Path) -> None:
+    if target.exists() and not target.is_dir():
+        raise FileExistsError(f"{target} is a file; name another output folder")
     foreign = next((file for file in sorted(target.rglob("*")) if not file.is_dir() and file.suffix != ".yaml"), None)
     if foreign is not None:
         raise FileExistsError(f"{target} holds {foreign.relative_to(target)}, which this tool did not write; name another output folder")

@@ -122,7 +122,11 @@ def workload(endpoint: Endpoint, site: Site) -> Workload:
 
 
 def managed_flags(endpoint: Endpoint, name: str, role: Role, port: int) -> dict[str, str]:
-    """vLLM flags of a role that follow from the file. They may not be repeated in ``extra_args``."""
+    """vLLM flags of a role that follow from the file. They may not be repeated in ``extra_args``.
+
+    ``--enforce-eager`` is not one of them, although AWS's benchmark ran its prefillers with it: the documented manifest
+    has it not, and besides CUDA graphs it turns torch.compile off, from which long prompts gain. It can be added there.
+    """
     kv = endpoint.kv
     return {
         "--model": model_path(endpoint),

@@ -20,7 +20,7 @@ from dpd.checks.registry import Context, Problem
 from dpd.checks.variables import all_faults
 from dpd.environment.endpoint import Endpoint
 from dpd.environment.environment import Environment
-from dpd.environment.names import INSTANCE_GROUP_LABEL, INSTANCE_TYPE_LABEL
+from dpd.environment.names import INSTANCE_GROUP_LABEL, INSTANCE_TYPE_LABEL, NODE_HEALTH_TAINT
 from dpd.finding import HIDDEN, Finding, Level, in_order, looks_like_secret, names_a_secret
 from dpd.sizing.pod import efa_share
 
@@ -44,7 +44,7 @@ class Pod:
     environment: tuple[Object, ...]
     requests: Mapping[str, Any]
     node_selector: Mapping[str, str]
-    tolerates: bool
+    tolerations: tuple[Object, ...]
     port: int | None = None
     peers: str = field(default="")
     """Pods with the same non-empty value hand KV to each other."""
@@ -99,7 +99,7 @@ def pods(body: Object) -> Iterator[Pod]:
             environment=tuple(map(_mapping, _list(container.get("env")))),
             requests={**_mapping(resources.get("limits")), **_mapping(resources.get("requests"))},
             node_selector=_mapping(pod.get("nodeSelector")),
-            tolerates=bool(pod.get("tolerations")),
+            tolerations=tuple(map(_mapping, _list(pod.get("tolerations")))),
         )
 
 
@@ -118,7 +118,7 @@ def _operator_pods(path: str, spec: Mapping[str, Any]) -> Iterator[Pod]:
             environment=tuple(map(_mapping, _list(worker.get("environmentVariables")))),
             requests={**_mapping(resources.get("limits")), **_mapping(resources.get("requests"))},
             node_selector=_mapping(block.get("nodeSelector")),
-            tolerates=bool(spec.get("tolerations")),
+            tolerations=tuple(map(_mapping, _list(spec.get("tolerations")))),
             port=_mapping(worker.get("modelInvocationPort")).get("containerPort"),
             peers=path,
         )
@@ -458,3 +458,26 @@ def requests(manifests: Sequence[Object], groups: Groups) -> Iterator[Problem]:
                 path=f"{pod.path}.nodeSelector", message="selects no group of this cluster", value=group,
                 limit=", ".join(sorted(groups)), fix=f"select {INSTANCE_GROUP_LABEL}",
             )  # fmt: skip
+
+
+@manifest_check(
+    "MAN011", "Serving pods stay off failed nodes",
+    why="HyperPod taints a node whose health check failed, with the same key as one that is being examined. A toleration without a value "
+    "admits both, so pods start on the broken node before it is replaced.",
+    link="https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-eks-resiliency-node-labels.html",
+    level=Level.WARNING,
+    seen_in=("https://github.com/awslabs/awsome-distributed-ai/pull/1110",),
+)  # fmt: skip
+def health_taint(manifests: Sequence[Object], groups: Groups) -> Iterator[Problem]:  # noqa: ARG001
+    """Warn of tolerations of everything, or of any value of the health taint. Agents (DaemonSets) may have them."""
+    for body in manifests:
+        for pod in pods(body) if body.get("kind") != "DaemonSet" else ():
+            for toleration in pod.tolerations:
+                if toleration.get("operator") == "Exists" and toleration.get("key") in (None, "", NODE_HEALTH_TAINT):
+                    yield Problem(
+                        path=f"{pod.path}: tolerations",
+                        message=f"admits any value of {NODE_HEALTH_TAINT}",
+                        value=toleration.get("key", "(every taint)"),
+                        limit="operator: Equal, value: Schedulable",
+                        fix="name the value, or remove the toleration",
+                    )

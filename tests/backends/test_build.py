@@ -1,12 +1,16 @@
 """The InferenceEndpointConfig, against AWS's example and option by option."""
 
+import re
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dpd.backends.operator.build import build, merged
 from dpd.backends.operator.resource import faults
 from dpd.backends.site import Site
+from dpd.environment.names import sagemaker_model_name
 from tests.support import REMOVE, environment
 
 # The manifest of https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-model-deployment-dpd.html, field by field.
@@ -321,3 +325,8 @@ def test_merge_keeps_its_inputs() -> None:
     base, extra = {"a": {"b": 1}, "l": [1]}, {"a": {"c": 2}, "l": [2]}
     assert merged(base, extra) == {"a": {"b": 1, "c": 2}, "l": [2]}
     assert base == {"a": {"b": 1}, "l": [1]}
+
+
+@given(st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,127}", fullmatch=True))
+def test_any_served_name_gives_a_legal_model_name(name: str) -> None:
+    assert re.fullmatch(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}", sagemaker_model_name(name))

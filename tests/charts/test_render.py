@@ -129,6 +129,13 @@ def test_a_folder_with_other_files_is_left_alone(tmp_path: Path) -> None:
     assert list(files(tmp_path)) == [("dev/main.py", "mine")]
 
 
+def test_a_file_in_the_way_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "dev").write_text("mine")
+    with pytest.raises(FileExistsError, match="is a file"):
+        write(render(environment()), tmp_path)
+    assert list(files(tmp_path)) == [("dev", "mine")]
+
+
 def test_a_failed_write_leaves_the_old_files(tmp_path: Path) -> None:
     good = Rendered("dev", {"e": (Manifest("a.yaml", config_map()),)}, {})
     write(good, tmp_path)

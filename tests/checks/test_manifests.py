@@ -9,6 +9,7 @@ import pytest
 from dpd.backends.operator.build import build
 from dpd.backends.site import Site
 from dpd.checks.manifests import beyond_checks, instance_groups, run_manifests
+from dpd.environment.names import NODE_HEALTH_TAINT
 from dpd.finding import HIDDEN, Finding, Level
 from tests.support import environment, findings
 
@@ -111,6 +112,8 @@ CASES: list[tuple[str, Edit, Level]] = [
     ("MAN009", argument("--served-model-name", None), Level.WARNING),
     ("MAN010", without("spec", "pdSpec", "prefillSpec", "resources"), Level.ERROR),
     ("MAN010", setting("spec/pdSpec/prefillSpec/nodeSelector", {}), Level.ERROR),
+    ("MAN011", setting("spec/tolerations", [{"operator": "Exists"}]), Level.WARNING),
+    ("MAN011", setting("spec/tolerations", [{"key": NODE_HEALTH_TAINT, "operator": "Exists"}]), Level.WARNING),
 ]
 
 
@@ -129,6 +132,26 @@ def test_group_that_does_not_exist() -> None:
     body = good()
     body["spec"]["pdSpec"]["prefillSpec"]["nodeSelector"]["sagemaker.amazonaws.com/instance-group-name"] = "nowhere"
     assert [finding.value for finding in said(body) if finding.id == "MAN010"] == ["nowhere"]
+
+
+@pytest.mark.parametrize(
+    "toleration",
+    [
+        {"key": NODE_HEALTH_TAINT, "operator": "Equal", "value": "Schedulable", "effect": "NoSchedule"},
+        {"key": "team", "operator": "Exists"},
+    ],
+)
+def test_narrow_tolerations_are_fine(toleration: Body) -> None:
+    body = good()
+    body["spec"]["tolerations"] = [toleration]
+    assert said(body) == []
+
+
+def test_agents_may_run_anywhere() -> None:
+    agent = deployment()
+    agent["spec"]["template"]["spec"]["tolerations"] = [{"operator": "Exists"}]
+    assert [finding.id for finding in said(agent)] == ["MAN011"]
+    assert said({**agent, "kind": "DaemonSet"}) == []
 
 
 def test_credentials_are_never_shown() -> None:
