@@ -14,7 +14,7 @@ from stacks.constructs.encryption_key import EncryptionKey
 from stacks.constructs.lustre import AdoptedLustre, LustreFileSystem, LustreLink
 from stacks.constructs.private_bucket import PrivateBucket
 from stacks.constructs.text_upload import TextUpload
-from stacks.values import LustreValues, NetworkValues, StorageValues
+from stacks.values import NetworkValues, StorageValues
 
 LIFECYCLE_PREFIX: Final = "lifecycle/"
 
@@ -43,6 +43,21 @@ class StorageStack(Stack):
         # SSE-S3, as AWS sets it up: the operator's managed policy has no permission on any key, and SageMaker reads here too.
         PrivateBucket(self, "TlsBucket", name=names.tls_bucket, key_arn=None, log_bucket=logs)
         lifecycle = PrivateBucket(self, "LifecycleBucket", name=names.lifecycle_bucket, key_arn=key_arn, log_bucket=logs)
+        models = None if adopted else PrivateBucket(self, "ModelBucket", name=names.model_bucket, key_arn=key_arn, log_bucket=logs)
+        bucket_key = key if adopted is None else self._adopted_key(adopted)
+        model_bucket = self._bucket("Models", adopted.existing if adopted else names.model_bucket, bucket_key)
+        lustre = self._lustre(storage.lustre, network, key_arn, names.prefix) if storage.lustre else None
+        slow: list[Construct] = [lustre] if lustre else []
+        if storage.lustre and storage.lustre.link and lustre:
+            link = LustreLink(
+                self,
+                "LustreLink",
+                link=storage.lustre.link,
+                file_system_id=lustre.values.file_system_id,
+                bucket_name=model_bucket.bucket_name,
+                after=[models.policy] if models else [],
+            )
+            slow.append(link)
         upload = TextUpload(
             self,
             "LifecycleScripts",
@@ -51,20 +66,9 @@ class StorageStack(Stack):
             key_arn=key_arn,
             prefix=LIFECYCLE_PREFIX,
             files=lifecycle_scripts,
-        )
-        models = None if adopted else PrivateBucket(self, "ModelBucket", name=names.model_bucket, key_arn=key_arn, log_bucket=logs)
-        bucket_key = key if adopted is None else self._adopted_key(adopted)
-        model_bucket = self._bucket("Models", adopted.existing if adopted else names.model_bucket, bucket_key)
-        lustre = self._lustre(storage.lustre, network, key_arn, names.prefix) if storage.lustre else None
-        if storage.lustre and storage.lustre.link and lustre:
-            LustreLink(
-                self,
-                "LustreLink",
-                link=storage.lustre.link,
-                file_system_id=lustre.file_system_id,
-                bucket_name=model_bucket.bucket_name,
-                after=[models.policy] if models else [],
-            )
+        ).resource
+        # Last of all: when Lustre fails in a first deployment, the bucket must still be empty to be taken back.
+        upload.node.add_dependency(*slow)
         self.values: Final = StorageValues(
             key=key,
             model_bucket=model_bucket,
@@ -72,8 +76,8 @@ class StorageStack(Stack):
             lifecycle_bucket_name=names.lifecycle_bucket,
             lifecycle_bucket=self._bucket("Lifecycle", names.lifecycle_bucket, key),
             lifecycle_uri=f"s3://{names.lifecycle_bucket}/{LIFECYCLE_PREFIX.rstrip('/')}",
-            lifecycle_upload=upload.resource,
-            lustre=lustre,
+            lifecycle_upload=upload,
+            lustre=lustre.values if lustre else None,
         )
 
     def _key(self, storage: Storage, names: Names, adopted: ExistingBucket | None) -> str:
@@ -97,10 +101,10 @@ class StorageStack(Stack):
     def _adopted_key(self, bucket: ExistingBucket) -> kms.IKey | None:
         return kms.Key.from_key_arn(self, "ModelBucketKey", bucket.kms_key_arn) if bucket.kms_key_arn else None
 
-    def _lustre(self, lustre: Lustre, network: NetworkValues, key_arn: str, name: str) -> LustreValues:
+    def _lustre(self, lustre: Lustre, network: NetworkValues, key_arn: str, name: str) -> AdoptedLustre | LustreFileSystem:
         group = network.efa_security_group_id
         if lustre.existing:
-            return AdoptedLustre(self, "AdoptedLustre", existing=lustre.existing, efa=lustre.efa, security_group_id=group).values
+            return AdoptedLustre(self, "AdoptedLustre", existing=lustre.existing, efa=lustre.efa, security_group_id=group)
         return LustreFileSystem(
             self, "LustreFileSystem", lustre=lustre, subnet_id=network.gpu_subnet_id, security_group_id=group, key_arn=key_arn, name=name
-        ).values
+        )

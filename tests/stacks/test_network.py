@@ -212,7 +212,7 @@ def test_flow_logs_are_encrypted_bounded_and_kept(changes: dict[str, Any]) -> No
     assert log["LogGroupName"] == {"Ref": "FlowLogsGroup"}
     assert group["Properties"] == {"KmsKeyId": {"Fn::GetAtt": ["FlowLogsKey", "Arn"]}, "RetentionInDays": 90}
     for kept in (group, key):
-        assert kept["DeletionPolicy"] == kept["UpdateReplacePolicy"] == "Retain"
+        assert (kept["DeletionPolicy"], kept["UpdateReplacePolicy"]) == ("RetainExceptOnCreate", "Retain")
     assert key["Properties"]["EnableKeyRotation"] is True
     (logs,) = (entry for entry in key["Properties"]["KeyPolicy"]["Statement"] if entry["Sid"] == "LogGroups")
     assert logs["Principal"] == {"Service": "logs.us-east-2.amazonaws.com"}

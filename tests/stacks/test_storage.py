@@ -114,7 +114,7 @@ def test_state_is_kept_when_the_stack_goes_or_a_resource_is_replaced(changes: di
     stateful = [resource for resource in template(changes).resources.values() if resource["Type"] in STATEFUL]
     assert stateful
     for resource in stateful:
-        assert (resource["DeletionPolicy"], resource["UpdateReplacePolicy"]) == ("Retain", "Retain"), resource["Type"]
+        assert (resource["DeletionPolicy"], resource["UpdateReplacePolicy"]) == ("RetainExceptOnCreate", "Retain"), resource["Type"]
 
 
 def test_logical_ids_of_state_never_change() -> None:
@@ -256,6 +256,17 @@ def test_scripts_are_in_the_template_with_their_digests() -> None:
     assert upload["Objects"] == {
         f"lifecycle/{name}": {"Text": text, "Sha256": hashlib.sha256(text.encode()).hexdigest()} for name, text in SCRIPTS.items()
     }
+
+
+@pytest.mark.parametrize(
+    ("changes", "last"),
+    [({}, {"LustreFileSystem", "LustreLink"}), ({"storage.lustre.link": None}, {"LustreFileSystem"}), (NO_LUSTRE, set())],
+)
+def test_scripts_are_uploaded_when_nothing_else_can_fail(changes: dict[str, Any], last: set[str]) -> None:
+    """A bucket with scripts in it could not be taken back when Lustre fails, and would hold its name against the next attempt."""
+    ((id_, upload),) = template(changes).of("Custom::Texts").items()
+    assert set(upload.get("DependsOn", [])) == last
+    assert id_ not in str([resource.get("DependsOn") for resource in template(changes).resources.values()])
 
 
 def test_the_upload_may_write_these_objects_and_nothing_else() -> None:
