@@ -115,6 +115,8 @@ def _type(field: dict[str, Any]) -> str:
 def _text(field: dict[str, Any]) -> str:
     longest = field.get("maxLength", _UNBOUNDED)
     said = "text" + (f" of at most {longest:,} characters" if longest != _UNBOUNDED else "")
+    if "examples" in field:
+        return f"{said}, such as `{_cell(field['examples'][0])}`"
     return f"{said} matching `{_cell(field['pattern'])}`" if "pattern" in field else said
 
 

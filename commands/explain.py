@@ -52,6 +52,7 @@ def _unknown(id_: str, known: list[str]) -> str:
 
     from dpd.finding import safe  # noqa: PLC0415
 
-    near = difflib.get_close_matches(id_.upper()[:40], known, n=3) or sorted(other for other in known if other[:3] == id_.upper()[:3])
+    asked = id_.upper()[:40]
+    near = [other for other in known if other.startswith(asked)] or difflib.get_close_matches(asked, known, n=3)
     hint = f"Near it: {', '.join(near)}." if near else "See the list: dpd explain --all"
     return f"Error: there is no check {safe(id_, most=40)}. {hint}"

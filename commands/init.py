@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from dpd.finding import shown
+
 if TYPE_CHECKING:
     from dpd.catalog.models import ModelShape
 
@@ -97,7 +99,7 @@ def _label(option: str, value: str) -> str:
     try:
         return dns_label(value)
     except ValueError as error:
-        raise click.UsageError(f"--{option}: {value[:80]!r}: {error}.") from None
+        raise click.UsageError(f"--{option}: {shown(value)}: {error}.") from None
 
 
 def _complete(given: dict[str, str | None]) -> dict[str, str]:
@@ -138,7 +140,7 @@ def _accept(key: str) -> Any:
             TypeAdapter(kind).validate_python(value)
         except ValidationError as error:
             said = error.errors()[0]["msg"].removeprefix("Value error, ")
-            raise click.UsageError(f"--{key.replace('_', '-')}: {value[:40]!r} {said}.") from None
+            raise click.UsageError(f"--{key.replace('_', '-')}: {shown(value)} {said}.") from None
         return value
 
     def accept(value: str) -> str:
@@ -163,7 +165,7 @@ def _model(name: str) -> tuple["ModelShape", Path | None]:
         return found, None
     path = Path(name)
     if path.suffix != ".json":
-        raise click.UsageError(f"--model: {name[:80]!r} is neither in the catalog ({', '.join(models.names())}) nor a config.json.")
+        raise click.UsageError(f"--model: {shown(name)} is neither in the catalog ({', '.join(models.names())}) nor a config.json.")
     try:
         return shape_of(path), path
     except ValueError as error:
@@ -177,7 +179,7 @@ def _instance(name: str) -> Any:
     if name not in allowed:
         why = "is not an instance type that is known here" if instances.find(name) is None else "is not among the types that AWS names"
         raise click.UsageError(
-            f"--instance-type: {name[:60]!r} {why} for disaggregated prefill and decode with the inference operator: {', '.join(allowed)}."
+            f"--instance-type: {shown(name)} {why} for disaggregated prefill and decode with the inference operator: {', '.join(allowed)}."
         )
     return instances.find(name)
 

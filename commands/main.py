@@ -16,6 +16,8 @@ import click
 from dpd import __version__
 
 MISTAKE, USAGE, FAULT, INTERRUPTED, PIPE_CLOSED = 1, 2, 3, 130, 141
+_COMPLETION: Final = "_DPD_COMPLETE"
+"""Set by shells that complete a command line."""
 _COMMANDS: Final = ("init", "check", "explain", "render", "schema")
 
 
@@ -81,8 +83,13 @@ def main() -> NoReturn:
 
 def _run(arguments: list[str]) -> int:
     try:
-        code = cli.main(arguments, prog_name="dpd", standalone_mode=False)
+        if _COMPLETION in os.environ:
+            cli.main(arguments, prog_name="dpd")
+        with cli.make_context("dpd", [*arguments]) as context:
+            code = cli.invoke(context)
         sys.stdout.flush()
+    except click.exceptions.Exit as end:
+        return end.exit_code
     except BrokenPipeError:
         # Python flushes again at exit and would complain; what is left has no reader.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

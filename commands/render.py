@@ -43,6 +43,7 @@ def command(*, files: tuple[Path, ...], name: str | None, output: Path, outputs:
     """
     from commands import report  # noqa: PLC0415
     from dpd.checks.files import examine  # noqa: PLC0415
+    from dpd.checks.manifests import beyond_checks  # noqa: PLC0415
     from dpd.checks.registry import Context  # noqa: PLC0415
 
     paths = _narrowed(chosen(files), name)
@@ -55,10 +56,15 @@ def command(*, files: tuple[Path, ...], name: str | None, output: Path, outputs:
     _import_charts()
     from charts.render import render_all, write  # noqa: PLC0415 - cdk8s takes longer to import than the checks take to run
 
-    ready = []
+    ready, unfit = [], []
     for environment in examined.environments:
         rendered = render_all(environment)
+        bodies = [manifest.body for manifest in rendered.manifests()]
+        unfit += [finding for finding in beyond_checks(environment, bodies) if finding.stops]
         ready.append(rendered if deployed is None else _filled(rendered, environment, deployed))
+    if unfit:
+        report.write(unfit, files=len(paths), stream=sys.stderr)
+        return 1
     try:
         written = [write(rendered, output) for rendered in ready]
     except FileExistsError as error:

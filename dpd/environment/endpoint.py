@@ -10,7 +10,11 @@ from dpd.environment.types import Arn, ByShape, DnsLabel, ImageDigest, ImageRepo
 
 SharedTier = Annotated[
     Text,
-    matching(re.compile(r"none|tiered_storage|rediss?://[A-Za-z0-9.-]+:[0-9]{1,5}"), "must be none, tiered_storage or redis://host:port"),
+    matching(
+        re.compile(r"none|tiered_storage|rediss?://[A-Za-z0-9.-]+:[0-9]{1,5}"),
+        "must be none, tiered_storage or redis://host:port",
+        "redis://cache.example.internal:6379",
+    ),
 ]
 RoutingStrategy = Literal["prefix_aware", "kv_aware", "session", "round_robin"]
 EnvironmentVariables = dict[

@@ -1,5 +1,6 @@
 """The model of an endpoint: its shape, and where its weights come from."""
 
+import os
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
 
@@ -125,7 +126,8 @@ class Model(Part):
             shape = found
         else:
             folder = Path((info.context or {}).get("folder", "."))
-            shape = shape_of(folder / str(self.config))
+            # Lexically: `../models/config.json` must be found from a folder that is only about to be made.
+            shape = shape_of(Path(os.path.normpath(folder / str(self.config))))
         if self.parameters_billion is not None:
             shape = shape.with_parameters(self.parameters_billion * 1e9)
         self._shape = shape

@@ -85,6 +85,7 @@ class Checked:
 
     check: Callable[[str], str]
     pattern: str
+    example: str
     max_length: int | None = None
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -92,9 +93,9 @@ class Checked:
         return core_schema.no_info_after_validator_function(self.check, handler(source))
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        """Add the pattern."""
+        """Add the pattern and an example."""
         longest = {"maxLength": self.max_length} if self.max_length else {}
-        return {**handler(schema), **longest, "pattern": f"^{self.pattern}$"}
+        return {**handler(schema), **longest, "pattern": f"^(?:{self.pattern})$", "examples": [self.example]}
 
 
 def dns_label(text: str) -> str:
@@ -119,7 +120,7 @@ def _az_id(text: str) -> str:
     return text
 
 
-def matching(pattern: re.Pattern[str], says: str) -> Checked:
+def matching(pattern: re.Pattern[str], says: str, example: str) -> Checked:
     """A rule that a text matches a pattern as a whole, with what to say when it does not."""
 
     def check(text: str) -> str:
@@ -127,7 +128,7 @@ def matching(pattern: re.Pattern[str], says: str) -> Checked:
             raise ValueError(says)
         return text
 
-    return Checked(check, pattern.pattern)
+    return Checked(check, pattern.pattern, example)
 
 
 def _ipv4_network(text: str, example: str) -> ipaddress.IPv4Network:
@@ -167,27 +168,34 @@ def _quoted(example: str) -> BeforeValidator:
 
 # pydantic-core checks the length first, so that a pattern never runs over a text of absurd size.
 Text = Annotated[str, Field(min_length=1, max_length=1024)]
-DnsLabel = Annotated[Text, Checked(dns_label, _DNS_LABEL.pattern, DNS_LABEL_LENGTH)]
-AvailabilityZoneId = Annotated[Text, Checked(_az_id, _AZ_ID.pattern)]
-Region = Annotated[Text, matching(_REGION, "must be an AWS Region, such as us-east-2")]
+DnsLabel = Annotated[Text, Checked(dns_label, _DNS_LABEL.pattern, "llama-70b", DNS_LABEL_LENGTH)]
+AvailabilityZoneId = Annotated[Text, Checked(_az_id, _AZ_ID.pattern, "use2-az1")]
+Region = Annotated[Text, matching(_REGION, "must be an AWS Region, such as us-east-2", "us-east-2")]
 AccountId = Annotated[
-    str, Field(max_length=1024), matching(_ACCOUNT, "must be a 12-digit AWS account id in quotes"), _quoted('"111122223333"')
+    str,
+    Field(max_length=1024),
+    matching(_ACCOUNT, "must be a 12-digit AWS account id in quotes", "111122223333"),
+    _quoted('"111122223333"'),
 ]
-Arn = Annotated[Text, matching(_ARN, "must be an Amazon Resource Name (arn:aws:…)")]
+Arn = Annotated[Text, matching(_ARN, "must be an Amazon Resource Name (arn:aws:…)", "arn:aws:iam::111122223333:role/ml-platform")]
 BucketName = Annotated[
-    Text, matching(_BUCKET, "must be an S3 bucket name: 3 to 63 lower-case letters, digits, '.' and '-' (no s3:// and no path)")
+    Text,
+    matching(_BUCKET, "must be an S3 bucket name: 3 to 63 lower-case letters, digits, '.' and '-' (no s3:// and no path)", "my-models"),
 ]
-Cidr = Annotated[Text, Checked(_network, _NETWORK.pattern)]
-PublicCidr = Annotated[Text, Checked(_public_network, _NETWORK.pattern)]
+Cidr = Annotated[Text, Checked(_network, _NETWORK.pattern, "10.1.0.0/16")]
+PublicCidr = Annotated[Text, Checked(_public_network, _NETWORK.pattern, "203.0.113.0/24")]
 KubernetesVersion = Annotated[
     str,
     Field(max_length=1024),
-    matching(re.compile(r"1\.[0-9]{2}"), 'must be a Kubernetes minor version, such as "1.34"'),
+    matching(re.compile(r"1\.[0-9]{2}"), 'must be a Kubernetes minor version, such as "1.34"', "1.34"),
     _quoted('"1.34"'),
 ]
-CommitSha = Annotated[Text, matching(_COMMIT, "must be a full 40-character commit hash, so that the weights cannot change underneath")]
+CommitSha = Annotated[
+    Text,
+    matching(_COMMIT, "must be a full 40-character commit hash, so that the weights cannot change underneath", "0123456789" * 4),
+]
 ImageRepository = Annotated[Text, Field(pattern=r"^[a-z0-9.-]+(?::[0-9]+)?(?:/[a-z0-9._-]+)+$", max_length=255)]
-ImageDigest = Annotated[Text, matching(_DIGEST, "must be a digest: sha256: and 64 hexadecimal digits")]
+ImageDigest = Annotated[Text, matching(_DIGEST, "must be a digest: sha256: and 64 hexadecimal digits", "sha256:" + "0123456789abcdef" * 4)]
 Count = Annotated[int, Field(ge=0, le=6758)]
 """A number of nodes; 6758 is the most that an instance group may have (CreateCluster API)."""
 Positive = Annotated[int, Field(ge=1, le=1_000_000_000)]
