@@ -1,6 +1,8 @@
 """``dpd render``: write the Kubernetes manifests without AWS and without CDK."""
 
 import json
+import os
+import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
@@ -84,12 +86,21 @@ def _narrowed(paths: list[Path], name: str | None) -> list[Path]:
     return found
 
 
+class _NotInstalled(click.ClickException):
+    exit_code = 3
+
+
 def _import_charts() -> None:
     """Raises ``ClickException`` when what renders is not installed: the checks need much less than the charts."""
+    own = Path(sys.executable).with_name("node")
+    if "JSII_NODE" not in os.environ and own.is_file():
+        os.environ["JSII_NODE"] = str(own)  # the one beside this Python, whether or not its environment is activated
+    if shutil.which(os.environ.get("JSII_NODE", "node")) is None:
+        raise _NotInstalled("Node.js, on which cdk8s runs, is not found. Install it with: pip install 'hyperpod-dpd[render]'")
     try:
         import cdk8s  # noqa: F401, PLC0415
     except ImportError as error:
-        raise click.ClickException(f"{error.name} is not installed. Install it with: pip install 'hyperpod-dpd[render]'") from None
+        raise _NotInstalled(f"{error.name} is not installed. Install it with: pip install 'hyperpod-dpd[render]'") from None
 
 
 def _deployed(path: Path | None) -> Mapping[str, Any] | None:
