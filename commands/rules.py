@@ -1,27 +1,10 @@
-"""Every rule in one shape, for ``dpd explain`` and the docs: faults of a file, checks of an environment, rules of manifests."""
+"""Every rule in one shape, for ``dpd explain`` and the docs: faults of a file, checks of an environment and of its manifests."""
 
-from typing import Protocol
+from dpd.checks.registry import Check, checks
+from dpd.environment.faults import FAULTS, Fault
 
-from dpd.checks.registry import checks
-from dpd.environment.faults import FAULTS
-from dpd.finding import Level
-
-
-class Rule(Protocol):
-    """What a user may want to know about a rule."""
-
-    @property
-    def id(self) -> str: ...  # noqa: D102
-    @property
-    def title(self) -> str: ...  # noqa: D102
-    @property
-    def level(self) -> Level: ...  # noqa: D102
-    @property
-    def why(self) -> str: ...  # noqa: D102
-    @property
-    def link(self) -> str: ...  # noqa: D102
-    @property
-    def seen_in(self) -> tuple[str, ...]: ...  # noqa: D102
+Rule = Fault | Check
+"""Both have an id, a title, a level, a reason, a link and reports."""
 
 
 def families() -> dict[str, tuple[Rule, ...]]:

@@ -12,12 +12,13 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpd.checks.registry import Context, run
 from dpd.environment.environment import Environment
 from dpd.environment.load import Loaded, load, load_text
 from dpd.environment.mistakes import _homes, keys_at
 from dpd.environment.yaml_file import Place, YamlError, place_of
 from dpd.finding import Finding
-from tests.support import REMOVE, ROOT, base, edited
+from tests.support import REMOVE, ROOT, TODAY, base, edited
 
 FILE = ROOT / "environments" / "dev.yaml"
 TEXT = FILE.read_text(encoding="utf-8")
@@ -316,6 +317,8 @@ def test_any_change_of_values_is_read_or_refused(changes: list[tuple[str, Any]])
     except YamlError:
         return
     assert (loaded.environment is None) == bool(loaded.findings)
+    if loaded.environment is not None:
+        run(loaded.environment, Context(today=TODAY))
 
 
 @settings(max_examples=150, deadline=None)
@@ -330,6 +333,8 @@ def test_any_change_of_the_text_is_read_or_refused(data: st.DataObject) -> None:
     except YamlError:
         return
     assert (loaded.environment is None) == bool(loaded.findings)
+    if loaded.environment is not None:
+        run(loaded.environment, Context(today=TODAY))
 
 
 def test_a_file_with_thousands_of_mistakes_says_the_first_ones() -> None:
