@@ -1,0 +1,93 @@
+"""Entry points: two for the provider framework of the CDK, one for a schedule.
+
+Properties of the custom resource: ``Spec``, the spec as JSON text, or ``SpecUri``, an ``s3://bucket/key`` that holds it;
+and ``Digest``, a text that changes with manifests, image digests and model revision, so that an update proves it again
+and an unchanged deployment does not. A scheduled event has the same properties.
+
+No state is kept but the time of the start, which the framework hands from ``on_event`` to ``is_complete``. The event
+holds ``ResponseURL``, with which anybody could answer CloudFormation: it is never logged.
+"""
+
+import logging
+import time
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
+
+from health_gate import sinks
+from health_gate.clients import clients
+from health_gate.reading import BadSpec
+from health_gate.report import shortened
+from health_gate.run import run
+from health_gate.spec import Spec
+
+REASON_BYTES: Final = 2000
+"""CloudFormation takes 4 KB for the whole response; the framework adds its own words to the reason."""
+_RESERVE_SECONDS: Final = 15
+_PROPERTIES: Final = ("Spec", "SpecUri")
+
+logging.getLogger("health_gate").setLevel(logging.INFO)
+
+
+class Context(Protocol):
+    """What the gate needs of a Lambda context."""
+
+    def get_remaining_time_in_millis(self) -> int:
+        """Milliseconds until Lambda ends the invocation."""
+
+
+class GateFailed(Exception):  # noqa: N818 - CloudFormation shows it as the reason
+    """The environment is not proven. The text names the first cause first."""
+
+
+def on_event(event: Mapping[str, Any], _context: Context) -> dict[str, Any]:
+    """Start. The id never changes, so that an update of the gate never deletes it; a Delete has nothing to do."""
+    known = event.get("PhysicalResourceId")
+    if event["RequestType"] == "Delete":
+        return {"PhysicalResourceId": known or "health-gate"}
+    spec = _spec(event["ResourceProperties"])
+    return {"PhysicalResourceId": known or f"health-gate-{spec.environment}", "Started": int(time.time())}
+
+
+def is_complete(event: Mapping[str, Any], context: Context) -> dict[str, Any]:
+    """Prove once. Raises ``GateFailed`` when time cannot help, or enough of it has passed."""
+    if event["RequestType"] == "Delete":
+        return {"IsComplete": True}
+    spec = _spec(event["ResourceProperties"])
+    waited = time.time() - event["Started"]
+    outside = clients(spec)
+    report = run(spec, outside, seconds=_seconds(spec, context))
+    if report.open and not report.settled(waited) and waited < spec.deadlines.wait_seconds:
+        sinks.write(report, waited_seconds=round(waited))
+        return {"IsComplete": False}
+    address, _ = sinks.deliver(report, spec.reports, outside.aws)
+    sinks.write(report, waited_seconds=round(waited), stored=address)
+    if report.open:
+        late = "" if report.settled(waited) else f"Not proven after {round(waited / 60)} minutes. "
+        raise GateFailed(shortened(f"{late}{report.summary(REASON_BYTES, waited)} {address}".rstrip(), REASON_BYTES))
+    return {"IsComplete": True, "Data": {"Outcome": report.outcome.value, "Checks": str(len(report.results)), "Report": address}}
+
+
+def canary(event: Mapping[str, Any], context: Context) -> dict[str, Any]:
+    """Prove on a schedule. An alarm on the metric ``GateFailed`` tells; a failure does not raise, so that Lambda does not try again."""
+    spec = _spec(event)
+    outside = clients(spec)
+    report = run(spec, outside, seconds=_seconds(spec, context))
+    address, lost = sinks.deliver(report, spec.reports, outside.aws)
+    sinks.write(report, stored=address)
+    return {"Outcome": report.outcome.value, "Summary": report.summary(REASON_BYTES), "Report": address, "Lost": lost}
+
+
+def _seconds(spec: Spec, context: Context) -> float:
+    return max(1.0, min(spec.deadlines.run_seconds, context.get_remaining_time_in_millis() / 1000 - _RESERVE_SECONDS))
+
+
+def _spec(properties: Mapping[str, Any]) -> Spec:
+    text, uri = (properties.get(name) for name in _PROPERTIES)
+    if isinstance(text, str) and text:
+        return Spec.parse(text)
+    bucket, _, key = str(uri or "").removeprefix("s3://").partition("/")
+    if not bucket or not key:
+        raise BadSpec("the properties need Spec (JSON text) or SpecUri (s3://bucket/key)")
+    import botocore.session  # noqa: PLC0415 - half of a cold start, and not needed to answer a Delete
+
+    return Spec.parse(botocore.session.get_session().create_client("s3").get_object(Bucket=bucket, Key=key)["Body"].read())

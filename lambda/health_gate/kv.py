@@ -1,0 +1,229 @@
+"""Fifth layer: the KV cache went from prefill to decode, all of it, as fast as only EFA can.
+
+The evidence is the connector's and the engine's own. EFA's ``rdma_write_bytes`` may stay flat although all is well:
+libfabric's writes count as sent bytes (https://github.com/ai-dynamo/nixl/issues/1656).
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from health_gate import probe
+from health_gate.probe import Exchange
+from health_gate.result import Evidence, Result, check, failed, passed, unknown
+from health_gate.series import Samples, total
+from health_gate.spec import DECODE, PREFILL, Wire
+from health_gate.view import EndpointView
+
+_GUIDE: Final = "https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-model-deployment-ts-dpd.html"
+_COUNTERS: Final = "https://github.com/ai-dynamo/nixl/issues/1656"
+_GIGA: Final = 1e9
+_RECOMPUTED: Final = (
+    "The decoder computed the prompt again. Both roles need the same image and PYTHONHASHSEED=0, and opposite transfer roles; "
+    "the buffer must hold the prompt."
+)
+_SLOW: Final = (
+    "KV does not use EFA: check the pods' EFA devices, FI_PROVIDER, the connector's backend, and that the security group allows all "
+    "traffic to and from itself in both directions."
+)
+
+
+def _least(view: EndpointView, prompt_tokens: int) -> int:
+    """The tokens that must come from prefill: all whole chunks before the last token, which the decoder computes itself."""
+    chunk = max(1, view.endpoint.chunk_tokens)
+    return max(1, (prompt_tokens - 1) // chunk * chunk)
+
+
+def _retrieved(view: EndpointView, exchange: Exchange) -> list[re.Match[str]]:
+    """The connector's lines on this prompt, one a rank, told from others by the number of tokens."""
+    tokens = exchange.answer.prompt_tokens
+    low = tokens - max(1, view.endpoint.chunk_tokens)
+
+    def look() -> list[re.Match[str]]:
+        found = probe.lines(view, DECODE, view.endpoint.logs.retrieved, exchange.began)
+        return [match for match in found or () if low <= int(match["needed"]) <= tokens]
+
+    if not view.endpoint.logs.retrieved:
+        return []
+    return view.wait_for(look, bool, view.spec.deadlines.settle_seconds)
+
+
+def _lines(view: EndpointView) -> list[re.Match[str]]:
+    return view.memory.once(("retrieved", view.endpoint.key), lambda: _retrieved(view, probe.long(view)))
+
+
+@check(
+    "kv.moved",
+    proves="Tokens of the long prompt came to the decoder from outside (N > 0 on every rank that reports).",
+    cannot="Over which network; `kv.throughput` shows that.",
+    seconds=60,
+)
+def moved(view: EndpointView) -> Result:
+    """Something moved."""
+    exchange = probe.long(view)
+    own = _lines(view)
+    if own:
+        empty = sum(int(match["got"]) == 0 for match in own)
+        if empty:
+            return failed(
+                f"{empty} of {len(own)} ranks retrieved 0 tokens.", _RECOMPUTED, link=_GUIDE, prompt_tokens=exchange.answer.prompt_tokens
+            )
+        return passed("Every rank retrieved tokens.", ranks=len(own), tokens=min(int(match["got"]) for match in own), proven_by="log")
+    pods, series = view.pods(DECODE), view.endpoint.series
+    for names, unit in ((series.external_tokens, "tokens"), (series.kv_bytes, "bytes")):
+        rose, blind, known = exchange.rise(pods, names)
+        if rose > 0:
+            return passed("The decoder took KV from prefill.", proven_by="counters", **{unit: rose})
+        if known and not blind:
+            return failed(
+                f"The decoder took no {unit} from prefill.", _RECOMPUTED, link=_GUIDE, prompt_tokens=exchange.answer.prompt_tokens
+            )
+    return unknown(
+        "Nobody can say whether KV moved: neither the decoder's counters nor the connector's log can be read.",
+        "Let the gate reach the decoder's metrics port or read its log; the connector may not have started.",
+    )
+
+
+@check(
+    "kv.complete",
+    proves="The decoder took every whole chunk of the long prompt from prefill.",
+    cannot="That the values are right; `answers.match` shows that.",
+    seconds=60,
+    needs=("kv.moved",),
+)
+def complete(view: EndpointView) -> Result:
+    """All of it moved. The counter is shared with other clients, so a line on this very prompt comes first."""
+    exchange = probe.long(view)
+    tokens = exchange.answer.prompt_tokens
+    least = _least(view, tokens)
+    evidence: dict[str, Evidence] = {"prompt_tokens": tokens, "at_least": least}
+    if own := _lines(view):
+        worst = min(own, key=lambda match: int(match["got"]) - int(match["needed"]))
+        got, needed = int(worst["got"]), int(worst["needed"])
+        evidence |= {"got": got, "needed": needed, "proven_by": "log"}
+        if got < max(needed, least):
+            return failed(f"The decoder retrieved {got} of {max(needed, least)} tokens.", _RECOMPUTED, link=_GUIDE).with_evidence(
+                **evidence
+            )
+        return passed(f"Retrieved {got} out of {needed} tokens.").with_evidence(**evidence)
+    rose, blind, known = exchange.rise(view.pods(DECODE), view.endpoint.series.external_tokens)
+    evidence |= {"external_tokens": rose if known else None, "proven_by": "counters"}
+    if known and rose > tokens:
+        return unknown(
+            "Other requests ran at the same time, so the counter proves nothing.", "Run the gate in a quiet moment."
+        ).with_evidence(**evidence)
+    if known and rose >= least:
+        return passed(f"{rose:.0f} of {tokens} tokens came from prefill.").with_evidence(**evidence)
+    if known and not blind:
+        return failed(f"Only {rose:.0f} of {tokens} tokens came from prefill.", _RECOMPUTED, link=_GUIDE).with_evidence(**evidence)
+    return unknown("The decoder does not say how many tokens came from prefill.", "Let the gate read its counters or log.").with_evidence(
+        **evidence
+    )
+
+
+@check(
+    "kv.throughput",
+    proves="KV moved at least as fast as the floor for the pod's EFA devices, per rank; TCP is far below it.",
+    cannot="The best rate that the devices could reach.",
+    seconds=60,
+    needs=("kv.moved",),
+)
+def throughput(view: EndpointView) -> Result:
+    """Rate of the transfer, in GB/s per rank."""
+    exchange, floor = probe.long(view), view.endpoint.kv_floor_gb_per_second
+    rates = [float(match["throughput"]) for match in _lines(view) if match.groupdict().get("throughput")]
+    source = "log"
+    if not rates:
+        source = "counters"
+        moved_bytes, _, known = exchange.rise(view.pods(DECODE), view.endpoint.series.kv_bytes)
+        seconds, _, timed = exchange.rise(view.pods(DECODE), view.endpoint.series.kv_seconds)
+        rates = [moved_bytes / seconds / _GIGA] if known and timed and seconds > 0 else []
+    if not rates:
+        return unknown("Neither log nor counters give a rate.", "Let the gate read the connector's metrics or its log.")
+    slowest = min(rates)
+    evidence: dict[str, Evidence] = {
+        "gb_per_second": round(slowest, 3),
+        "floor_gb_per_second": floor,
+        "ranks": len(rates),
+        "proven_by": source,
+    }
+    if slowest < floor:
+        return failed(f"KV moved at {slowest:.2f} GB/s; the floor is {floor:g} GB/s.", _SLOW, link=_GUIDE).with_evidence(**evidence)
+    return passed(f"KV moved at {slowest:.1f} GB/s.").with_evidence(**evidence)
+
+
+@check(
+    "kv.failures",
+    proves="No transfer failed and none expired while the gate sent its prompts.",
+    cannot="Failures that the connector does not count.",
+    seconds=60,
+    needs=("kv.moved",),
+)
+def failures(view: EndpointView) -> Result:
+    """Failure counters of both roles."""
+    first, last = probe.short(view), probe.limit(view)
+    pods = [*view.pods(PREFILL), *view.pods(DECODE)]
+    seen = 0
+    for name in view.endpoint.series.failures:
+        around = Exchange(last.prompt, last.answer, first.began, "", first.before, last.after)
+        rose, _, known = around.rise(pods, (name,))
+        seen += known
+        if rose > 0:
+            return failed(f"{name} rose by {rose:.0f}.", "Transfers fail now and then: read both roles' logs around the gate's prompts.")
+    return passed("No transfer failed." if seen else "The connector exports no failure counter.", counters=seen)
+
+
+@check(
+    "kv.wire",
+    proves="EFA's own sent or received bytes rose on the nodes while a long prompt moved (only where an exporter is known).",
+    cannot="Whose bytes they are. A flat rdma_write_bytes alone is no fault.",
+    seconds=120,
+    needs=("kv.moved",),
+)
+def wire(view: EndpointView) -> Result | None:
+    """Hardware counters around one more long prompt."""
+    wanted = view.endpoint.wire
+    if wanted is None:
+        return None
+    before = _hardware(view, wanted)
+    exchange = probe.send(view, probe.long_prompt(view))
+    after = view.wait_for(
+        lambda: _hardware(view, wanted), lambda found: _bytes(before, found, wanted)[0] > 0, view.spec.deadlines.settle_seconds
+    )
+    if exchange.answer.error:
+        return failed(f"The prompt was not answered: {exchange.answer.error}.", "Read the router's log.")
+    if not before or not after:
+        return unknown("The exporter of EFA's counters cannot be read.", "Check its port and the security group.")
+    moved_bytes, written = _bytes(before, after, wanted)
+    if moved_bytes <= 0:
+        return failed(
+            "EFA's sent and received bytes are flat: the KV cache took another network.", _SLOW, link=_COUNTERS, rdma_written=written
+        )
+    return passed("EFA's bytes rose.", bytes=moved_bytes, rdma_written=written)
+
+
+def _hardware(view: EndpointView, wanted: Wire) -> Mapping[str, Samples]:
+    nodes = {pod.node for role in (PREFILL, DECODE) for pod in view.pods(role)}
+    exporters = view.memory.once(
+        ("exporters", view.endpoint.key), lambda: view.kubernetes.pods(wanted.namespace, wanted.labels, "", view.deadline)
+    )
+    names = [name for name in (wanted.sent, wanted.received, wanted.rdma_written) if name]
+    found = {}
+    for pod in exporters:
+        if pod.node in nodes:
+            way = view.kubernetes.way(pod.namespace, pod.name, pod.ip, wanted.port, view.deadline)
+            samples = probe.scrape(way, wanted.path, names, view.until(10))
+            if samples:
+                found[pod.name] = samples
+    return found
+
+
+def _bytes(before: Mapping[str, Samples], after: Mapping[str, Samples], wanted: Wire) -> tuple[float, float]:
+    """Rise of sent and received bytes together, and of written ones."""
+
+    def rose(series: str) -> float:
+        if not series:
+            return 0.0
+        return sum((total(after[pod], series) or 0) - (total(before[pod], series) or 0) for pod in before.keys() & after.keys())
+
+    return rose(wanted.sent) + rose(wanted.received), rose(wanted.rdma_written)
