@@ -1,11 +1,12 @@
 """``dpd check``: say everything that is wrong with environment files."""
 
 import sys
-from datetime import UTC, datetime
+from datetime import date
 from pathlib import Path
 
 import click
 
+from commands.clock import with_today
 from commands.files import chosen
 
 
@@ -21,8 +22,8 @@ Examples:
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print a machine-readable report (docs/check-report.schema.json).")
 @click.option("--strict", is_flag=True, help="Warnings fail as well, unless the file acknowledges them.")
-@click.option("--today", type=click.DateTime(["%Y-%m-%d"]), envvar="DPD_TODAY", hidden=True, help="The day to check for.")
-def command(*, files: tuple[Path, ...], as_json: bool, strict: bool, today: datetime | None) -> int:
+@with_today
+def command(*, files: tuple[Path, ...], as_json: bool, strict: bool, today: date) -> int:
     """Check environment files (by default environments/*.yaml) and exit with 1 when an error is left.
 
     All findings of all files are shown at once. Nothing is contacted: no AWS account, no cluster, no network.
@@ -32,8 +33,7 @@ def command(*, files: tuple[Path, ...], as_json: bool, strict: bool, today: date
     from dpd.checks.registry import Context  # noqa: PLC0415
     from dpd.finding import Level  # noqa: PLC0415
 
-    day = today or datetime.now(UTC)
-    context = Context(today=day.date())
+    context = Context(today=today)
     examined = examine(chosen(files), context)
     warned = any(finding.level is Level.WARNING and not finding.acknowledged for finding in examined.findings)
     ok = not (examined.stops or (strict and warned))

@@ -2,12 +2,13 @@
 
 import os
 import sys
-from datetime import UTC, datetime
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from commands.clock import with_today
 from dpd.finding import shown
 
 if TYPE_CHECKING:
@@ -33,10 +34,8 @@ Example:
 @click.option("--capacity", type=click.Choice(["on_demand", "spot"]), default="on_demand", show_default=True, help="How nodes are bought.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="File to write.  [default: environments/<name>.yaml]")
 @click.option("--force", is_flag=True, help="Overwrite a file that exists.")
-@click.option("--today", type=click.DateTime(["%Y-%m-%d"]), envvar="DPD_TODAY", hidden=True, help="The day to check for.")
-def command(
-    *, app: str, name: str | None, capacity: str, output: Path | None, force: bool, today: datetime | None, **given: str | None
-) -> int:
+@with_today
+def command(*, app: str, name: str | None, capacity: str, output: Path | None, force: bool, today: date, **given: str | None) -> int:
     """Write a commented environment file for one model on one prefill and one decode node.
 
     Parallelism, lengths and buffer sizes follow from the model and the GPUs. What is missing is asked for on a terminal,
@@ -69,8 +68,7 @@ def command(
     except ValueError as error:
         raise click.ClickException(f"{error}.") from None
     loaded = load_text(content, path)
-    day = today or datetime.now(UTC)
-    found = run(loaded.environment, Context(today=day.date())) if loaded.environment else []
+    found = run(loaded.environment, Context(today=today)) if loaded.environment else []
     findings = in_order([*loaded.findings, *map(loaded.placed, found)])
     if stops := [finding for finding in findings if finding.stops]:
         report.write(stops, files=1, stream=sys.stderr)

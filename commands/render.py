@@ -6,12 +6,13 @@ import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from commands.clock import with_today
 from commands.files import chosen
 
 if TYPE_CHECKING:
@@ -37,8 +38,8 @@ Examples:
 @click.option(
     "--outputs", type=click.Path(path_type=Path), help="File of `cdk deploy --outputs-file`: fills in what only a deployment knows."
 )
-@click.option("--today", type=click.DateTime(["%Y-%m-%d"]), envvar="DPD_TODAY", hidden=True, help="The day to check for.")
-def command(*, files: tuple[Path, ...], name: str | None, output: Path, outputs: Path | None, today: datetime | None) -> int:
+@with_today
+def command(*, files: tuple[Path, ...], name: str | None, output: Path, outputs: Path | None, today: date) -> int:
     """Write <folder>/<environment>/<endpoint>/ for environment files (by default environments/*.yaml), for review or GitOps.
 
     The files are checked first; nothing is written when an error is left.
@@ -50,8 +51,7 @@ def command(*, files: tuple[Path, ...], name: str | None, output: Path, outputs:
 
     paths = _narrowed(chosen(files), name)
     deployed = _deployed(outputs)
-    day = today or datetime.now(UTC)
-    examined = examine(paths, Context(today=day.date()))
+    examined = examine(paths, Context(today=today))
     if examined.stops:
         report.write([finding for finding in examined.findings if finding.stops], files=len(paths), stream=sys.stderr)
         return 1

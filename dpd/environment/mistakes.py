@@ -36,10 +36,10 @@ _LIMITS: Final = {
     "greater_than": ("gt", "more than {}"),
     "less_than_equal": ("le", "at most {}"),
     "less_than": ("lt", "less than {}"),
-    "string_too_long": ("max_length", "at most {} characters"),
-    "string_too_short": ("min_length", "at least {} character(s)"),
-    "too_long": ("max_length", "at most {} entries"),
-    "too_short": ("min_length", "at least {} entry(ies)"),
+    "string_too_long": ("max_length", "at most {} character"),
+    "string_too_short": ("min_length", "at least {} character"),
+    "too_long": ("max_length", "at most {} entry"),
+    "too_short": ("min_length", "at least {} entry"),
 }
 
 
@@ -111,6 +111,8 @@ def _value_words(error: ErrorDetails, *, is_word: bool) -> tuple[str, str, str]:
     if kind in _LIMITS:
         name, words = _LIMITS[kind]
         limit = words.format(f"{context[name]:,}")
+        if context[name] != 1:
+            limit = limit.replace("character", "characters").replace("entry", "entries")
         return f"must {'have' if 'length' in name else 'be'} {limit}", limit, "choose a value inside the limit"
     if kind == "literal_error":
         expected = str(context["expected"]) + (", or a mapping" if is_word else "")
