@@ -85,7 +85,7 @@ def _print(lines: Sequence[Line], stream: IO[str]) -> None:
     for line in lines:
         indent = len(line[0][0]) if line and line[0][0].isspace() else 0
         text = Text.assemble(*(piece for piece in line if not piece[0].isspace()), overflow="fold")
-        console.print(Padding(text, (0, 0, 0, indent)) if line else "")
+        console.print(Padding(text, (0, 0, 0, indent), expand=False) if line else "")
 
 
 def _in_colour(stream: IO[str]) -> bool:

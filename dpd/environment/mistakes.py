@@ -121,8 +121,9 @@ def _value_words(error: ErrorDetails, *, is_word: bool) -> tuple[str, str, str]:
         return "does not have the form that is needed", str(context["pattern"]), "write it so that it matches the pattern"
     if kind == "finite_number":
         return "must be a finite number", "", "write a finite number"
-    message = error["msg"].removeprefix("Value error, ").removeprefix("Input should ")
-    return message, "", "change it as the message says"
+    # What this project's own types say ends with what to do, after a semicolon.
+    message, _, fix = error["msg"].removeprefix("Value error, ").removeprefix("Input should ").partition("; ")
+    return message, "", fix or "correct the value"
 
 
 def _nearest(place: Place, key: str) -> str:
