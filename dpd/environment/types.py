@@ -139,7 +139,7 @@ def _ipv4_network(text: str, example: str) -> ipaddress.IPv4Network:
     if network is None or not _NETWORK.fullmatch(text):
         raise ValueError(f"must be an IPv4 network such as {example}")
     if str(network) != text:
-        raise ValueError(f"must be the address of a network; this one lies inside {network}")
+        raise ValueError(f"is an address inside a network; write {network}")
     return network
 
 
