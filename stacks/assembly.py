@@ -13,7 +13,7 @@ from stacks.stage import EnvironmentStage
 
 MANIFESTS: Final = "manifests"
 _TEMPLATE_LIMIT: Final = 1_000_000
-_PLACEHOLDER: Final = re.compile(r"[\w.-]*dummy[\w.-]*", re.IGNORECASE)
+_PLACEHOLDER: Final = re.compile(r"[\w.-]{0,40}dummy[\w.-]{0,40}", re.IGNORECASE)
 
 
 def finish(app: cdk.App, stages: Sequence[EnvironmentStage]) -> int:

@@ -11,6 +11,7 @@ from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from dpd.environment.cluster import AddOn, ExistingCluster, PublicAccess
+from stacks.acknowledgements import accept
 from stacks.constructs.access import administrator
 from stacks.constructs.add_ons import AddOns
 from stacks.constructs.kubectl import Kubectl
@@ -127,6 +128,8 @@ class EksStack(Stack):
             deletion_protection=self.termination_protection,
         )
         cluster.override_logical_id("EksCluster")
+        if api_access:
+            accept(cluster, {"EKS1": "the environment file names the networks; a check refuses the whole internet"})
         cluster.node.add_dependency(log_group)
         return cluster
 
