@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from commands import readme
 from commands.rules import families
 from commands.schema import schema_text
 from dpd.environment.descriptions import json_schema
@@ -206,6 +207,7 @@ def main() -> None:
     FOLDER.mkdir(exist_ok=True)
     for name, text in generated().items():
         (FOLDER / name).write_text(text, encoding="utf-8")
+    readme.README.write_text(readme.rewritten(readme.README.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":
