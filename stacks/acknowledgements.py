@@ -10,15 +10,23 @@ from aws_cdk import Acknowledgment, Stack, Validations
 from constructs import IConstruct
 
 _PACK: Final = "AwsSolutions"
+BUILT_IN: Final = "CloudFormation-Validate::"
+"""Begins the ids of the validation that CDK runs by itself; its schemas are older than those of CloudFormation."""
 
 
-def accept(construct: IConstruct, reasons: Mapping[str, str]) -> None:
-    """Accept findings of AwsSolutions at a construct and below it. ``reasons`` maps a rule, such as ``SF1`` or the id that
-    ``wildcard`` and ``managed_policy`` make, to why it does not fit here.
+def accept(construct: IConstruct, reasons: Mapping[str, str], *, pack: str = f"{_PACK}::{_PACK}-") -> None:
+    """Accept findings at a construct and below it, of cdk-nag's AwsSolutions unless ``pack`` begins another id.
+
+    ``reasons`` maps a rule, such as ``SF1`` or what ``wildcard`` and ``managed_policy`` make, to why it does not fit here.
     """
     if reasons:
-        rules = [Acknowledgment(id=f"{_PACK}::{_PACK}-{rule}", reason=reason) for rule, reason in reasons.items()]
+        rules = [Acknowledgment(id=f"{pack}{rule}", reason=reason) for rule, reason in reasons.items()]
         Validations.of(construct).acknowledge(*rules)
+
+
+def accept_newer_properties(construct: IConstruct) -> None:
+    """Let a resource have properties that CDK's schemas do not know yet. What the user writes is checked against newer ones."""
+    accept(construct, {"F3002": "the property is newer than CDK's copy of the schema; the checks know it"}, pack=BUILT_IN)
 
 
 def wildcard(resource: str) -> str:

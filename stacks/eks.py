@@ -11,7 +11,7 @@ from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from dpd.environment.cluster import AddOn, ExistingCluster, PublicAccess
-from stacks.acknowledgements import accept
+from stacks.acknowledgements import accept, accept_newer_properties
 from stacks.constructs.access import administrator
 from stacks.constructs.add_ons import AddOns
 from stacks.constructs.kubectl import Kubectl
@@ -48,6 +48,8 @@ class EksStack(Stack):
             cluster = self._cluster(cluster_name, kubernetes_version, api_access, network, key, log_retention)
             for path, value in raw.items():
                 cluster.add_property_override(path, value)
+            if raw:
+                accept_newer_properties(cluster)
             provider = iam.CfnOIDCProvider(
                 # No thumbprint: IAM trusts the certificate authority of EKS issuers and fetches it by itself.
                 self, "OpenIdConnect", url=cluster.attr_open_id_connect_issuer_url, client_id_list=["sts.amazonaws.com"],

@@ -10,14 +10,14 @@ from constructs import Construct, IDependable
 
 from dpd.catalog import instances
 from dpd.environment.cluster import InstanceGroup, TrainingPlan
-from stacks.acknowledgements import accept
+from stacks.acknowledgements import BUILT_IN, accept, accept_newer_properties
 from stacks.constructs.node_role import node_role
 from stacks.values import EksValues, NetworkValues, StorageValues
 
 LIFECYCLE_SCRIPT: Final = "on_create.sh"
 _DEEP_HEALTH_CHECKS: Final = {"instance_stress": "InstanceStress", "instance_connectivity": "InstanceConnectivity"}
 _TYPES: Final = "E3644"
-"""Rule of cfn-lint about instance types."""
+"""Rule about instance types."""
 _CAPACITY: Final[dict[str, dict[str, Any]]] = {"on_demand": {"onDemand": {}}, "spot": {"spot": {}}}
 
 
@@ -86,7 +86,9 @@ class HyperPodStack(Stack):
         if any(not _lint_knows(group) for group in groups.values()):
             # The API takes the type; only the list of types of cfn-lint, and of CDK's validation after it, is older.
             cluster.add_metadata("cfn-lint", {"config": {"ignore_checks": [_TYPES]}})
-            accept(cluster, {_TYPES: "the API takes the instance type; the linter's list is older"}, pack="CloudFormation-Validate::")
+            accept(cluster, {_TYPES: "the API takes the instance type; the linter's list is older"}, pack=BUILT_IN)
+        if image_release_version or raw or any(group.raw for group in groups.values()):
+            accept_newer_properties(cluster)
         cluster.node.add_dependency(*after)
         self.cluster_arn: Final = cluster.attr_cluster_arn
 

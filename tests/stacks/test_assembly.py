@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ def test_every_environment_has_every_stack_by_name_and_in_order(whole: Whole) ->
         stacks = {id_: one for id_, one in manifest["artifacts"].items() if one["type"] == "aws:cloudformation:stack"}
         assert {one["properties"]["stackName"] for one in stacks.values()} == {Names.of(environment).stack(part) for part in PARTS}
         by_part = {one["displayName"].split(" ")[0].split("/")[-1]: (id_, one) for id_, one in stacks.items()}
-        for before, after in zip(PARTS, PARTS[1:], strict=False):
+        for before, after in pairwise(PARTS):
             assert by_part[before][0] in by_part[after][1]["dependencies"], f"{name}: {after} does not wait for {before}"
 
 

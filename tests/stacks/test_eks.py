@@ -122,7 +122,7 @@ def test_prerequisites_are_applied_after_access_the_namespace_first_and_stay() -
     assert namespace in resources[rest]["DependsOn"]
     assert [body["metadata"]["name"] for body in found[namespace]] == ["aws-hyperpod"]
     kinds = {(body["kind"], body["metadata"]["name"]) for body in found[rest]}
-    assert {("DaemonSet", "health-monitoring-agent"), ("DaemonSet", "nvidia-device-plugin"), ("ClusterRole", "dpd:node-readers")} <= kinds
+    assert {("DaemonSet", "health-monitoring-agent"), ("DaemonSet", "nvidia-device-plugin"), ("ClusterRole", "dpd-node-readers")} <= kinds
     for resource in resources.values():
         assert resource["DeletionPolicy"] == "Retain"
         assert resource["Properties"]["Overwrite"] is True
