@@ -7,10 +7,10 @@ from typing import Final
 from dpd.catalog.instances import Instance
 from dpd.environment.endpoint import KvCache, Role
 
-NODE_RESERVED_CPUS: Final = 8
-"""CPUs left to the kubelet, device plugins, CSI drivers and agents of a GPU node, at most a quarter of them (our choice)."""
-NODE_RESERVED_MEMORY_GIB: Final = 64
-"""Memory left to the same in GiB, at most a quarter of it (our choice)."""
+NODE_RESERVE: Final = 8
+"""One part in so many of a node's CPUs and memory is left to the system, the kubelet, device plugins, CSI and Mountpoint
+pods, agents, and the sidecars that the operator adds to our pods. Our choice: AWS publishes no figure, and a pod that asks
+for too much stays Pending on a billed node. It is well above the kubelet's own reserve and the kernel's share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +36,12 @@ def efa_share(instance: Instance, gpus: int) -> int:
 
 def usable_cpus(instance: Instance) -> int:
     """CPUs of a node that pods of the roles may ask for."""
-    return instance.vcpus - min(NODE_RESERVED_CPUS, instance.vcpus // 4)
+    return max(1, instance.vcpus - math.ceil(instance.vcpus / NODE_RESERVE))
 
 
 def usable_memory_gib(instance: Instance) -> int:
     """Memory of a node that pods of the roles may ask for, in whole GiB."""
-    return math.floor(instance.memory_gib - min(NODE_RESERVED_MEMORY_GIB, instance.memory_gib / 4))
+    return math.floor(instance.memory_gib * (NODE_RESERVE - 1) / NODE_RESERVE)
 
 
 def cpu_share(instance: Instance, gpus: int) -> int:
