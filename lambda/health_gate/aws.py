@@ -202,8 +202,8 @@ def lustre(view: View) -> Result | None:
 
 def _associations(fsx: Any, file_system_id: str) -> Result:
     filters = [{"Name": "file-system-id", "Values": [file_system_id]}]
-    pages = fsx.get_paginator("describe_data_repository_associations").paginate(Filters=filters)
-    links = [link for page in pages for link in page["Associations"]]
+    # A file system has at most eight, which is one page.
+    links = fsx.describe_data_repository_associations(Filters=filters)["Associations"]
     if not links:
         return failed("The file system has no data repository association.", "Deploy the association with the model bucket.")
     for link in links:

@@ -177,11 +177,11 @@ def _knows(schema: Any, parts: list[str]) -> bool:
     if not parts or schema.get("x-kubernetes-preserve-unknown-fields"):
         return True
     first, *rest = parts
-    if first.endswith("[]"):
-        inner = (schema.get("properties") or {}).get(first[:-2])
-        return isinstance(inner, dict) and _knows(inner.get("items"), rest)
-    properties = schema.get("properties") or {}
-    return _knows(properties.get(first, schema.get("additionalProperties")), rest)
+    name = first.removesuffix("[]")
+    inner = (schema.get("properties") or {}).get(name, schema.get("additionalProperties"))
+    if first != name and isinstance(inner, dict) and not inner.get("x-kubernetes-preserve-unknown-fields"):
+        inner = inner.get("items")
+    return _knows(inner, rest)
 
 
 @check(

@@ -68,7 +68,7 @@ def moved(view: EndpointView) -> Result:
             return failed(
                 f"{empty} of {len(own)} ranks retrieved 0 tokens.", _RECOMPUTED, link=_GUIDE, prompt_tokens=exchange.answer.prompt_tokens
             )
-        return passed("Every rank retrieved tokens.", ranks=len(own), tokens=min(int(match["got"]) for match in own), proven_by="log")
+        return passed("Every rank retrieved tokens.", lines=len(own), tokens=min(int(match["got"]) for match in own), proven_by="log")
     pods, series = view.pods(DECODE), view.endpoint.series
     for names, unit in ((series.external_tokens, "tokens"), (series.kv_bytes, "bytes")):
         rose, blind, known = exchange.rise(pods, names)
@@ -144,7 +144,7 @@ def throughput(view: EndpointView) -> Result:
     evidence: dict[str, Evidence] = {
         "gb_per_second": round(slowest, 3),
         "floor_gb_per_second": floor,
-        "ranks": len(rates),
+        "lines": len(rates),
         "proven_by": source,
     }
     if slowest < floor:

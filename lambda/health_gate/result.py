@@ -95,7 +95,7 @@ class Check:
 
 
 CHECKS: Final[dict[str, Check]] = {}
-"""Every check, in the order in which they run."""
+"""Every check by its id."""
 
 
 def check(

@@ -19,7 +19,9 @@ from health_gate.spec import Endpoint, Spec
 from health_gate.view import Clients, Clock, EndpointView, Memory, SystemClock, View
 
 MODULES: Final = (aws, cluster, workload, traffic, kv, answers)
-"""In the order of the layers: importing them is what registers the checks."""
+"""Importing them is what registers the checks."""
+ORDERED: Final = tuple(sorted(CHECKS.values(), key=lambda check: LAYERS.index(check.layer)))
+"""Every check, in the order in which they run."""
 PARALLEL: Final = 4
 """Endpoints that are examined at the same time; each has pods of its own."""
 _SLACK_SECONDS: Final = 0.5
@@ -43,7 +45,7 @@ def run(spec: Spec, clients: Clients, clock: Clock | None = None, *, keep_going:
     """
     clock = clock or SystemClock()
     begin, started = time.monotonic(), clock.now()
-    deadline = begin + (seconds or spec.deadlines.run_seconds)
+    deadline = begin + (spec.deadlines.run_seconds if seconds is None else seconds)
     runner = _Runner(spec, clients, clock, deadline, keep_going=keep_going)
     shared = runner.environment()
     mine = runner.endpoints(shared)
@@ -100,7 +102,7 @@ class _Runner:
 
     def _layer(self, layer: str, cause: Result | None, view: Callable[[float], View]) -> list[Result]:
         found: dict[str, Result] = {}
-        for check in (each for each in CHECKS.values() if each.layer == layer):
+        for check in (each for each in ORDERED if each.layer == layer):
             needed = cause or next((found[id] for id in check.needs if id in found and not found[id].passed), None)
             result = _skipped(needed) if needed else self._examine(check, view)
             if result is not None:
@@ -159,6 +161,8 @@ def explained(error: Exception) -> Result:
 def _surprise(error: Exception) -> Result:
     if isinstance(error, TimeoutError):
         return unknown("It did not end within its time.", "Something does not answer: look at the checks before this one.")
+    if type(error).__name__ == "ParamValidationError":
+        return failed("The spec holds a value that AWS does not take.", "Correct the names and ids of this check in the spec.")
     if type(error).__module__.startswith("botocore"):
         text = f"AWS did not answer ({type(error).__name__})."
         return unknown(text, "Check credentials, and the way to the service: a NAT gateway or an interface endpoint.")
