@@ -36,7 +36,7 @@ def joined(value: Any) -> str:
         return value
     if "Fn::Join" in value:
         separator, parts = value["Fn::Join"]
-        return separator.join(joined(part) for part in parts)
+        return str(separator).join(joined(part) for part in parts)
     return "/".join(map(str, next(iter(value.values())))) if isinstance(value, dict) and "Fn::GetAtt" in value else "REF"
 
 

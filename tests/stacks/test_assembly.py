@@ -170,12 +170,12 @@ def _reasons(folder: Path) -> Iterator[str]:
                     yield from entry["data"].values() if isinstance(entry["data"], dict) else [str(entry["data"])]
 
 
-def run(command: list[str], outdir: Path, *, seed: str = "0", env: str = "") -> subprocess.CompletedProcess[str]:
+def run(command: list[str], outdir: Path, *, seed: str = "0", env: str = "", cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
     """Run in the project with no AWS credentials in sight."""
     extra = {"CDK_OUTDIR": str(outdir), "PYTHONHASHSEED": seed}
     if env:
         extra["CDK_CONTEXT_JSON"] = json.dumps({"env": env})
-    return subprocess.run(command, cwd=ROOT, env=NO_CREDENTIALS | extra, capture_output=True, text=True, check=False)
+    return subprocess.run(command, cwd=cwd, env=NO_CREDENTIALS | extra, capture_output=True, text=True, check=False)
 
 
 def test_the_command_line_synthesizes_strictly_without_credentials(whole: Whole, tmp_path: Path) -> None:
@@ -209,3 +209,16 @@ def test_an_unknown_environment_names_the_known_ones(tmp_path: Path) -> None:
     assert all(path.stem in done.stderr for path in ENVIRONMENTS)
     assert "Traceback" not in done.stderr
     assert not list(tmp_path.iterdir())
+
+
+def test_a_wrong_file_stops_before_a_stack_is_built(tmp_path: Path) -> None:
+    (tmp_path / "environments").mkdir()
+    text = ENVIRONMENTS[0].read_text(encoding="utf-8")
+    (tmp_path / "environments" / "dev.yaml").write_text(text.replace("use2-az1", "usw2-az1"), encoding="utf-8")
+    (tmp_path / "environments" / "broken.yaml").write_text("version: [", encoding="utf-8")
+    done = run([sys.executable, str(ROOT / "app.py")], tmp_path / "out", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "environments/broken.yaml" in done.stderr
+    assert "environments/dev.yaml" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not list((tmp_path / "out").iterdir())
