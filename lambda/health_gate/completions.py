@@ -110,10 +110,12 @@ def _read(answer: Answer, chunks: Iterator[bytes], begin: float) -> None:
             raise Failed(f"the answer is larger than {_LIMIT // MEBIBYTE} MiB")
         kept += chunk
         line += chunk
+        # What came in one piece has one time, or a lump would look like a stream.
+        at = time.monotonic() - begin
         while b"\n" in line:
             first, _, rest = bytes(line).partition(b"\n")
             line = bytearray(rest)
-            events += _event(answer, first, time.monotonic() - begin)
+            events += _event(answer, first, at)
     events += _event(answer, bytes(line), time.monotonic() - begin)
     if not events:
         _object(answer, _json(bytes(kept)), time.monotonic() - begin)

@@ -140,7 +140,7 @@ def stream(view: EndpointView) -> Result:
     if bad := _bad(exchange, "A streamed prompt"):
         return bad
     times = exchange.answer.chunk_times
-    if len(times) < _FEW_PIECES or times[-1] <= times[0]:
+    if len(set(times)) < _FEW_PIECES:
         return failed("The answer came in one lump.", "Something buffers between router and decoder.", pieces=len(times))
     return passed("The answer streams.", pieces=len(times))
 

@@ -44,7 +44,7 @@ def _hidden_pages(world: World) -> None:
     world.page = 1
 
 
-OLD = {"properties": {"tags": {"items": {"properties": {"name": {}}}}}}
+OLD: dict[str, Any] = {"properties": {"tags": {"items": {"properties": {"name": {}}}}}}
 DEFINITE, NOT_YET = (Outcome.FAIL, Patience.NEVER), (Outcome.FAIL, Patience.DEADLINE)
 DENIED, UNSEEN = (Outcome.UNKNOWN, Patience.GRACE), (Outcome.UNKNOWN, Patience.DEADLINE)
 WRONG: list[tuple[Any, ...]] = [

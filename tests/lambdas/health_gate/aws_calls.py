@@ -8,9 +8,12 @@ from typing import Any
 from urllib.parse import quote
 
 from botocore.awsrequest import AWSResponse
+from botocore.loaders import create_loader
 from botocore.session import Session
 from botocore.validate import validate_parameters
 
+_LOADER = create_loader()
+"""Reads the service descriptions once for all tests."""
 Answers = dict[str, Callable[[dict[str, Any]], dict[str, Any]]]
 
 
@@ -29,6 +32,7 @@ class Calls:
         self.answers = answers
         self.made: list[tuple[str, dict[str, Any]]] = []
         self.session = Session()
+        self.session.register_component("data_loader", _LOADER)
         self.session.set_credentials("testing", "testing", "session-token-of-the-test")
         self.session.set_config_variable("region", "us-east-2")
         self.session.register("before-parameter-build", self._remember)
@@ -38,8 +42,10 @@ class Calls:
         return [params for name, params in self.made if name == operation]
 
     def _remember(self, params: dict[str, Any], model: Any, context: dict[str, Any], **_: Any) -> None:
-        context["asked"] = dict(params)
-        self.made.append((model.name, dict(params)))
+        # By now the library has wrapped a body into a file.
+        asked = {name: value.read() if isinstance(value, io.BytesIO) else value for name, value in params.items()}
+        context["asked"] = asked
+        self.made.append((model.name, asked))
 
     def _answer(self, model: Any, context: dict[str, Any], **_: Any) -> tuple[AWSResponse, dict[str, Any]]:
         try:

@@ -195,7 +195,7 @@ def converse(to: BaseHTTPRequestHandler, engine: Engine, ip: str, body: dict[str
     to.send_header("Content-Type", "text/event-stream")
     to.send_header("Transfer-Encoding", "chunked")
     to.end_headers()
-    events = [{"choices": [{"delta": {"content": word}}]} for word in words] + [{"choices": [], "usage": usage}]
+    events: list[dict[str, Any]] = [{"choices": [{"delta": {"content": word}}]} for word in words] + [{"choices": [], "usage": usage}]
     if "error_in_stream" in engine.faults:
         events = [*events[:1], {"error": {"type": "decoder_error", "message": SECRET}}]
     pieces = [f"data: {json.dumps(event)}\n\n".encode() for event in events] + [b"data: [DONE]\n\n"]

@@ -1,0 +1,215 @@
+"""What the endpoint's own object, pods, events and logs say."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from health_gate.result import Outcome, Patience
+
+from tests.lambdas.health_gate.engine import DECODE_IP, PREFILL_IP, ROUTER_IP
+from tests.lambdas.health_gate.world import NAMESPACE, SERVICE, SYSTEM, World, endpoint_slice, pod
+
+Break = Callable[[World], Any]
+DEFINITE, NOT_YET = (Outcome.FAIL, Patience.NEVER), (Outcome.FAIL, Patience.DEADLINE)
+DENIED, UNSEEN = (Outcome.UNKNOWN, Patience.GRACE), (Outcome.UNKNOWN, Patience.DEADLINE)
+ENDED = {"terminated": {"reason": "OOMKilled", "exitCode": 137}}
+
+
+def _container(role: str, **status: Any) -> Break:
+    return lambda world: world.container(role, **status)
+
+
+def _log(ip: str, line: str) -> Break:
+    return lambda world: world.engine.logs[ip].append(line)
+
+
+def _state(state: str, message: str = "") -> Break:
+    def change(world: World) -> None:
+        assert world.custom is not None
+        world.custom["status"] = {"state": state, "conditions": [{"message": message}]}
+
+    return change
+
+
+def _event(reason: str, message: str) -> Break:
+    """A warning while the decoder is not ready."""
+
+    def change(world: World) -> None:
+        world.container("decode", ready=False)
+        about = {"metadata": {"namespace": NAMESPACE}, "involvedObject": {"name": "decode-chat-abc"}}
+        world.events = [{**about, "reason": reason, "message": message}]
+
+    return change
+
+
+def _together(*changes: Break) -> Break:
+    return lambda world: [change(world) for change in changes]
+
+
+def _unscheduled(world: World) -> None:
+    status = {
+        "phase": "Pending",
+        "conditions": [{"type": "PodScheduled", "status": "False", "message": "0/4 nodes: 2 Insufficient nvidia.com/gpu."}],
+    }
+    world.pods[1]["status"] = status
+
+
+def _pruned(world: World) -> None:
+    assert world.custom is not None
+    world.custom["spec"] = {}
+
+
+def _requests(**values: str) -> Break:
+    def change(world: World) -> None:
+        requests = world.pods[0]["spec"]["containers"][0]["resources"]["requests"]
+        for name, value in values.items():
+            requests[{"efa": "vpc.amazonaws.com/efa", "gpu": "nvidia.com/gpu", "pages": "hugepages-2Mi"}[name]] = value
+
+    return change
+
+
+def _swapped(world: World) -> None:
+    world.engine.logs[DECODE_IP][:] = ["'pd_role': 'sender'"]
+
+
+WRONG: list[tuple[Any, ...]] = [
+    ("killed", _container("decode", state=ENDED), "workload.memory", DEFINITE, "decode-chat-abc/decode-chat.*memory"),
+    (
+        "killed before, and EFA is blamed",
+        _together(_container("prefill", lastState=ENDED, restartCount=1), _log(DECODE_IP, "Error 4126 Unresponsive receiver")),
+        "workload.memory",
+        DEFINITE,
+        "Killed for memory: prefill",
+    ),
+    (
+        "keeps ending",
+        _together(
+            _container("decode", ready=False, restartCount=4, lastState={"terminated": {"reason": "Error", "exitCode": 1}}),
+            _log(DECODE_IP, "EngineDeadError"),
+        ),
+        "workload.restarts",
+        DEFINITE,
+        r"ended 4 times, last with Error \(1\).*before v3.2",
+    ),
+    ("no room", _unscheduled, "workload.events", NOT_YET, "Insufficient nvidia.com/gpu.*surge must be 0"),
+    ("no EFA left", _event("FailedScheduling", "1 Insufficient vpc.amazonaws.com/efa"), "workload.events", NOT_YET, "belong to one pod"),
+    ("no mount", _event("FailedMount", "MountVolume.SetUp failed for volume"), "workload.events", NOT_YET, "bucket and prefix must exist"),
+    ("no image", _event("Failed", "Error: ErrImagePull"), "workload.events", NOT_YET, "cannot be pulled"),
+    ("tainted", _event("FailedScheduling", "4 node(s) had untolerated taint {role: prefill}"), "workload.events", NOT_YET, "taint"),
+    ("own text", _event("Odd", "quux happened"), "workload.events", NOT_YET, "turn the quux"),
+    ("no object", lambda world: setattr(world, "custom", None), "workload.resource", NOT_YET, "no inferenceendpointconfigs/chat"),
+    ("field dropped", _pruned, "workload.resource", DEFINITE, "lacks spec.pdSpec.prefillSpec"),
+    ("starts", _state("DeploymentInProgress", "waiting for pods"), "workload.resource", NOT_YET, "DeploymentInProgress. waiting for pods"),
+    ("failed", _state("DeploymentFailed", "EngineDeadError in worker"), "workload.resource", DEFINITE, "DeploymentFailed.*before v3.2"),
+    ("two of three", _container("decode", ready=False), "workload.pods", NOT_YET, r"decode 0 of 1 \(2/3\)"),
+    (
+        "a container too few",
+        lambda world: world.pods.__setitem__(1, pod("decode", DECODE_IP, containers=2)),
+        "workload.pods",
+        NOT_YET,
+        r"\(2/2\)",
+    ),
+    (
+        "waits",
+        _container("prefill", ready=False, state={"waiting": {"reason": "ContainerCreating"}}),
+        "workload.pods",
+        NOT_YET,
+        "ContainerCreating",
+    ),
+    ("no decoder", lambda world: world.pods.pop(1), "workload.pods", NOT_YET, r"decode 0 of 1 \(none\)"),
+    ("no router", lambda world: world.pods.pop(2), "workload.pods", NOT_YET, r"router 0 of 1 \(none\)"),
+    ("TCP", _requests(efa="0"), "workload.devices", DEFINITE, "prefill-chat-abc has 0 EFA devices instead of 32.*TCP"),
+    ("one EFA", _requests(efa="1"), "workload.devices", DEFINITE, "1 EFA devices"),
+    ("four GPUs", _requests(gpu="4"), "workload.devices", DEFINITE, "4 GPUs instead of 8"),
+    ("no pages", _requests(pages="0"), "workload.devices", DEFINITE, "0 MiB of 2 MiB pages"),
+    (
+        "4126",
+        _log(DECODE_IP, "fi_cq_readerr: Error 4126 handshake failed"),
+        "workload.logs",
+        DEFINITE,
+        "logs 'Error 4126'.*to and from itself",
+    ),
+    ("NCCL", _log(PREFILL_IP, "NCCL WARN Attribute arch of node cpu not found"), "workload.logs", DEFINITE, "topology file"),
+    ("buffer", _log(PREFILL_IP, "Failed to allocate memory object, retrying..."), "workload.logs", DEFINITE, "kv.buffer_gib"),
+    ("router's own", _log(ROUTER_IP, "quux"), "workload.logs", DEFINITE, "turn the quux"),
+    ("same role twice", _swapped, "workload.roles", DEFINITE, "decode-chat-abc has the other role"),
+    (
+        "no address",
+        lambda world: world.slices.__setitem__(0, endpoint_slice(SYSTEM, SERVICE, "", "", 8000)),
+        "workload.router",
+        NOT_YET,
+        "no ready address",
+    ),
+    ("no service", lambda world: world.slices.pop(0), "workload.router", NOT_YET, "is missing: clients get 503"),
+    (
+        "endpoint absent",
+        lambda world: setattr(world.aws, "endpoint", None),
+        "workload.registration",
+        NOT_YET,
+        "operator runs, but .* absent",
+    ),
+    (
+        "endpoint failed",
+        lambda world: setattr(world.aws, "endpoint", {"EndpointStatus": "Failed", "FailureReason": "no role"}),
+        "workload.registration",
+        DEFINITE,
+        "is Failed. no role",
+    ),
+    (
+        "pods forbidden",
+        lambda world: world.override.update({"/api/v1/namespaces/llm/pods": (403, b"{}")}),
+        "workload.memory",
+        DENIED,
+        "not read",
+    ),
+    (
+        "log fails",
+        lambda world: world.override.update({"/api/v1/namespaces/llm/pods/prefill-chat-abc/log": (500, b"")}),
+        "workload.logs",
+        UNSEEN,
+        "500",
+    ),
+]
+
+
+@pytest.mark.parametrize(("change", "id", "kind", "words"), [row[1:] for row in WRONG], ids=[row[0] for row in WRONG])
+def test_wrong(world: World, change: Break, id: str, kind: tuple[Outcome, Patience], words: str) -> None:
+    world.endpoint_changes["patterns"] = [{"text": "QUUX", "remedy": "turn the quux off"}]
+    change(world)
+    report = world.run()
+    first = report.causes()[0]
+    assert (first.id, first.outcome, first.patience) == (id, *kind), report.table()
+    assert first.endpoint == "llm/chat"
+    assert re.search(words, f"{first.summary} {first.remedy}")
+
+
+RIGHT: list[Break] = [
+    _container("decode", restartCount=1, lastState={"terminated": {"reason": "Error", "exitCode": 1}}),
+    lambda world: world.events.append(
+        {"metadata": {"namespace": NAMESPACE}, "involvedObject": {"name": "decode-chat-abc"}, "message": "Insufficient nvidia.com/gpu"}
+    ),
+    lambda world: world.pods.append(pod("decode", "", name="decode-chatter-1")),
+    lambda world: world.pods.append(
+        {**pod("decode", ""), "metadata": {"name": "decode-chat-old", "namespace": NAMESPACE, "deletionTimestamp": "now"}}
+    ),
+    lambda world: [lines.clear() for lines in world.engine.logs.values()],
+    lambda world: world.endpoint_changes.update(sagemaker_endpoint="", resource=None),
+]
+
+
+@pytest.mark.parametrize("change", RIGHT)
+def test_right(world: World, change: Break) -> None:
+    world.engine.faults = {"500"}
+    change(world)
+    report = world.run()
+    assert [result.id for result in report.open] == ["traffic.short"], report.table()
+
+
+def test_another_endpoint_in_the_namespace_is_not_looked_at(world: World) -> None:
+    """Labels of the operator name the role and not the endpoint, so its pods must be told by name."""
+    world.engine.faults = {"500"}
+    other = pod("prefill", "127.0.0.9", name="prefill-other-1", efa=1)
+    other["status"]["containerStatuses"][0]["state"] = ENDED
+    world.pods.insert(0, other)
+    assert [result.id for result in world.run().open] == ["traffic.short"]
