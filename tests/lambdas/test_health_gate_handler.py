@@ -73,7 +73,7 @@ def test_delete_always_succeeds_also_of_what_was_never_created(known: str | None
         ({"Spec": "{}"}, "spec.environment is missing"),
     ],
 )
-def test_a_spec_that_cannot_be_read_is_refused_before_waiting(world: World, properties: dict[str, str], words: str) -> None:
+def test_a_spec_that_cannot_be_read_is_refused_before_waiting(world: World, properties: dict[str, Any], words: str) -> None:
     with pytest.raises(BadSpec, match=words):
         handler.on_event(event(world, **properties), Context())
 

@@ -193,7 +193,7 @@ RIGHT: list[Break] = [
     lambda world: world.pods.append(
         {**pod("decode", ""), "metadata": {"name": "decode-chat-old", "namespace": NAMESPACE, "deletionTimestamp": "now"}}
     ),
-    lambda world: [lines.clear() for lines in world.engine.logs.values()],
+    lambda world: world.engine.logs.update({ip: [] for ip in world.engine.logs}),
     lambda world: world.endpoint_changes.update(sagemaker_endpoint="", resource=None),
 ]
 

@@ -31,6 +31,7 @@ class Calls:
     def __init__(self, answers: Answers) -> None:
         self.answers = answers
         self.made: list[tuple[str, dict[str, Any]]] = []
+        self.used: set[tuple[str, str]] = set()
         self.session = Session()
         self.session.register_component("data_loader", _LOADER)
         self.session.set_credentials("testing", "testing", "session-token-of-the-test")
@@ -46,6 +47,7 @@ class Calls:
         asked = {name: value.read() if isinstance(value, io.BytesIO) else value for name, value in params.items()}
         context["asked"] = asked
         self.made.append((model.name, asked))
+        self.used.add((model.service_model.service_name, model.name))
 
     def _answer(self, model: Any, context: dict[str, Any], **_: Any) -> tuple[AWSResponse, dict[str, Any]]:
         try:
