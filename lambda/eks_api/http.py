@@ -83,11 +83,11 @@ class Server:
         self, method: str, path: str, *, deadline: float, headers: Mapping[str, str] = _NO_HEADERS, body: bytes | None = None
     ) -> Iterator[Stream]:
         """Send a request and hand over the answer piece by piece, as it arrives. Raises ``Failed``."""
-        connection, kept = self._connection(), False
+        connection, kept = self._connection(fresh=method != "GET"), False
         try:
             response = self._answer(connection, method, path, headers, body, deadline)
             yield Stream(response.status, _chunks(response, connection, deadline))
-            if response.isclosed() and not response.will_close:
+            if not response.length and response.isclosed() and not response.will_close:
                 self._keep(connection)
                 kept = True
         except ssl.SSLCertVerificationError as error:
@@ -119,17 +119,17 @@ class Server:
             connection.request(method, self._prefix + path, body=body, headers=dict(headers))
             return connection.getresponse()
         except (ConnectionError, http.client.RemoteDisconnected):
-            if not kept or method != "GET":
+            if not kept:
                 raise
-            # The server closed the kept connection while nobody looked. A question may be asked again.
             connection.close()
             _limit(connection, deadline)
             connection.request(method, self._prefix + path, body=body, headers=dict(headers))
             return connection.getresponse()
 
-    def _connection(self) -> http.client.HTTPConnection:
+    def _connection(self, *, fresh: bool) -> http.client.HTTPConnection:
+        # A server may close a kept connection at any moment; only a question may be asked again when it does.
         with self._lock:
-            if self._idle:
+            if self._idle and not fresh:
                 return self._idle.pop()
         if self._context is not None:
             return http.client.HTTPSConnection(self.host, context=self._context)
@@ -150,6 +150,10 @@ def _chunks(response: http.client.HTTPResponse, connection: http.client.HTTPConn
     while chunk := response.read1(_CHUNK):
         yield chunk
         _limit(connection, deadline)
+    if response.length:
+        # `read1` takes an early end for the end.
+        raise http.client.IncompleteRead(b"", response.length)
+    response.close()
 
 
 def left(deadline: float) -> float:

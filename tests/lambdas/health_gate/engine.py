@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
 from threading import Event, Lock
@@ -141,17 +142,18 @@ def count(text: str) -> int:
     return max(1, int(len(text) / 4.47))
 
 
-def handler(engine: Engine) -> type[BaseHTTPRequestHandler]:
+def handler(at: Callable[[str], tuple[Engine, str]]) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
-            text = engine.metrics(self.connection.getsockname()[0])
+            engine, ip = at(self.connection.getsockname()[0])
+            text = engine.metrics(ip)
             answer(self, 404 if text is None else 200, (text or "").encode(), "text/plain")
 
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            converse(self, engine, self.connection.getsockname()[0], body)
+            converse(self, *at(self.connection.getsockname()[0]), body)
 
         def log_message(self, *_: Any) -> None:
             """Quiet."""

@@ -88,6 +88,8 @@ class World:
     requests: list[tuple[str, dict[str, str]]] = field(default_factory=list)
     changes: dict[str, Any] = field(default_factory=dict)
     endpoint_changes: dict[str, Any] = field(default_factory=dict)
+    engines: dict[str, Engine] = field(default_factory=dict)
+    """Engines of more endpoints, by the third part of their addresses."""
     pods_port: int = 0
     api: str = ""
 
@@ -219,7 +221,8 @@ class World:
         query = {key: values[0] for key, values in parse_qs(address.query).items()}
         parts = [unquote(part) for part in address.path.strip("/").split("/")]
         if address.path.endswith("/log"):
-            return 200, "\n".join(self.engine.logs.get(self._ip(parts[-2]), [])).encode()
+            engine, ip = self.at(self._ip(parts[-2]))
+            return 200, "\n".join(engine.logs.get(ip, [])).encode()
         found = self._object(parts)
         if isinstance(found, list):
             start = int(query.get("continue", 0))
@@ -246,10 +249,15 @@ class World:
     def _ip(self, name: str) -> str:
         return next((str(each["status"]["podIP"]) for each in self.pods if each["metadata"]["name"] == name), "")
 
-    def proxied(self, path: str) -> tuple[str, str]:
-        """Address and path of a request to a pod through the API server."""
-        place, _, rest = path.partition("/proxy")
-        return self._ip(place.rsplit("/", 1)[1].partition(":")[0]), rest
+    def proxied(self, path: str) -> str:
+        """Address of the pod that a request through the API server is for."""
+        place = path.partition("/proxy")[0]
+        return self._ip(place.rsplit("/", 1)[1].partition(":")[0])
+
+    def at(self, ip: str) -> tuple[Engine, str]:
+        """The engine that listens at an address, 127.0.<endpoint>.<role>, and the address as that engine knows it."""
+        parts = ip.split(".")
+        return self.engines.get(parts[2] if ip else "0", self.engine), ".".join([*parts[:2], "0", *parts[3:]]) if ip else ""
 
 
 class _Server(ThreadingHTTPServer):
@@ -273,8 +281,8 @@ def _api(world: World) -> type[BaseHTTPRequestHandler]:
                 world.refuse_tokens -= 1
                 serving.answer(self, 401, b"{}")
             elif "/proxy/" in self.path:
-                ip, _ = world.proxied(self.path)
-                text = world.engine.metrics(ip)
+                engine, ip = world.at(world.proxied(self.path))
+                text = engine.metrics(ip)
                 serving.answer(self, 404 if text is None else 200, (text or "").encode(), "text/plain")
             else:
                 serving.answer(self, *world.answer(self.path))
@@ -282,7 +290,7 @@ def _api(world: World) -> type[BaseHTTPRequestHandler]:
         def do_POST(self) -> None:
             world.requests.append((self.path, dict(self.headers)))
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            serving.converse(self, world.engine, world.proxied(self.path)[0], body)
+            serving.converse(self, *world.at(world.proxied(self.path)), body)
 
         def log_message(self, *_: Any) -> None:
             """Quiet."""
@@ -294,7 +302,7 @@ def _api(world: World) -> type[BaseHTTPRequestHandler]:
 def running() -> Iterator[World]:
     """A healthy world, until the block ends."""
     world = World()
-    pods = _Server(("0.0.0.0", 0), serving.handler(world.engine))
+    pods = _Server(("0.0.0.0", 0), serving.handler(world.at))
     api = _Server(("127.0.0.1", 0), _api(world))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(CERTIFICATE)
