@@ -32,10 +32,15 @@ def main() -> int:
         report.write(said, files=len(chosen), stream=sys.stderr)
     if examined.stops:
         return 1
-    from stacks.assembly import finish  # noqa: PLC0415 - not for files that are wrong
+    from charts.render import render_examined  # noqa: PLC0415 - not for files that are wrong
+    from stacks.assembly import finish  # noqa: PLC0415
     from stacks.stage import EnvironmentStage  # noqa: PLC0415
 
-    return finish(app, [EnvironmentStage(app, environment) for environment in examined.environments])
+    rendered, unfit = render_examined(examined.environments)
+    if unfit:
+        report.write(unfit, files=len(chosen), stream=sys.stderr)
+        return 1
+    return finish(app, [EnvironmentStage(app, *pair) for pair in zip(examined.environments, rendered, strict=True)])
 
 
 if __name__ == "__main__":

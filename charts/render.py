@@ -1,10 +1,11 @@
 """From an environment to manifests, and from manifests to files."""
 
+import json
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,10 +16,12 @@ from charts import operator
 from charts.manifest import Manifest, chart_of
 from charts.namespace import BUILT_IN, namespace
 from charts.prerequisites import prerequisites
-from charts.site import Site
+from charts.site import PLACEHOLDERS, Site
 from charts.volumes import lustre_objects
+from dpd.checks.manifests import beyond_checks
 from dpd.environment.endpoint import Endpoint
 from dpd.environment.environment import Environment
+from dpd.finding import Finding
 
 NAMESPACES_FOLDER: Final = "_namespaces"
 CLUSTER_FOLDER: Final = "_cluster"
@@ -50,6 +53,35 @@ class Rendered:
         """Every manifest, in the order in which they must be applied: cluster, namespaces, endpoints."""
         return tuple(manifest for group in self.folders().values() for manifest in group)
 
+    def placeholders(self) -> tuple[str, ...]:
+        """Marks of values that only a deployment knows and that are still to be filled in."""
+        text = json.dumps([manifest.body for manifest in self.manifests()])
+        return tuple(mark for mark in PLACEHOLDERS if mark in text)
+
+    def filled(self, values: Mapping[str, str]) -> "Rendered":
+        """The same with values in the place of their marks."""
+        return replace(
+            self,
+            endpoints={name: _filled(group, values) for name, group in self.endpoints.items()},
+            namespaces={name: _filled(group, values) for name, group in self.namespaces.items()},
+            cluster=_filled(self.cluster, values),
+        )
+
+
+def _filled(manifests: tuple[Manifest, ...], values: Mapping[str, str]) -> tuple[Manifest, ...]:
+    return tuple(replace(manifest, body=_replaced(manifest.body, values)) for manifest in manifests)
+
+
+def _replaced(value: Any, values: Mapping[str, str]) -> Any:
+    if isinstance(value, dict):
+        return {key: _replaced(item, values) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_replaced(item, values) for item in value]
+    if isinstance(value, str):
+        for mark, known in values.items():
+            value = value.replace(mark, known)
+    return value
+
 
 def render(environment: Environment, cluster: tuple[Manifest, ...] = ()) -> Rendered:
     """Render every endpoint and namespace of an environment that the checks accept."""
@@ -68,6 +100,16 @@ def render_all(environment: Environment) -> Rendered:
     adopted = cluster.existing is not None and cluster.existing.prerequisites == "exists"
     first = prerequisites(region=environment.region, groups=cluster.groups, repositories=cluster.agent_repositories)
     return render(environment, () if adopted else first)
+
+
+def render_examined(environments: Iterable[Environment]) -> tuple[list[Rendered], list[Finding]]:
+    """Render environments that the checks accept, and say what only their objects show and must stop a synth."""
+    ready, unfit = [], []
+    for environment in environments:
+        rendered = render_all(environment)
+        unfit += [found for found in beyond_checks(environment, [manifest.body for manifest in rendered.manifests()]) if found.stops]
+        ready.append(rendered)
+    return ready, unfit
 
 
 def render_endpoint(endpoint: Endpoint, site: Site, app: App | None = None) -> tuple[Manifest, ...]:

@@ -5,7 +5,6 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -16,7 +15,6 @@ from commands.clock import with_today
 from commands.files import chosen
 
 if TYPE_CHECKING:
-    from charts.manifest import Manifest
     from charts.render import Rendered
     from dpd.environment.environment import Environment
 
@@ -46,7 +44,6 @@ def command(*, files: tuple[Path, ...], name: str | None, output: Path, outputs:
     """
     from commands import report  # noqa: PLC0415
     from dpd.checks.files import examine  # noqa: PLC0415
-    from dpd.checks.manifests import beyond_checks  # noqa: PLC0415
     from dpd.checks.registry import Context  # noqa: PLC0415
 
     paths = _narrowed(chosen(files), name)
@@ -56,24 +53,21 @@ def command(*, files: tuple[Path, ...], name: str | None, output: Path, outputs:
         report.write([finding for finding in examined.findings if finding.stops], files=len(paths), stream=sys.stderr)
         return 1
     _import_charts()
-    from charts.render import render_all, write  # noqa: PLC0415 - cdk8s takes longer to import than the checks take to run
+    from charts.render import render_examined, write  # noqa: PLC0415 - cdk8s takes longer to import than the checks take to run
 
-    ready, unfit = [], []
-    for environment in examined.environments:
-        rendered = render_all(environment)
-        bodies = [manifest.body for manifest in rendered.manifests()]
-        unfit += [finding for finding in beyond_checks(environment, bodies) if finding.stops]
-        ready.append(rendered if deployed is None else _filled(rendered, environment, deployed))
+    ready, unfit = render_examined(examined.environments)
     if unfit:
         report.write(unfit, files=len(paths), stream=sys.stderr)
         return 1
+    if deployed is not None:
+        ready = [_filled(rendered, environment, deployed) for rendered, environment in zip(ready, examined.environments, strict=True)]
     try:
         written = [write(rendered, output) for rendered in ready]
     except FileExistsError as error:
         raise click.ClickException(f"{error}.") from None
     for rendered, manifests in zip(ready, written, strict=True):
         click.echo(f"{output / rendered.environment}: {len(manifests)} manifests")
-        if left := _placeholders(rendered):
+        if left := rendered.placeholders():
             click.echo(f"  still to fill in: {', '.join(left)} (give --outputs after a deployment)")
     return 0
 
@@ -127,34 +121,8 @@ def _filled(rendered: "Rendered", environment: "Environment", deployed: Mapping[
     outputs = deployed.get(stack)
     known = outputs if isinstance(outputs, dict) else {}
     output_of = dict(zip(PLACEHOLDERS, _LUSTRE_OUTPUTS, strict=True))
-    if missing := [output_of[mark] for mark in _placeholders(rendered) if not isinstance(known.get(output_of[mark]), str)]:
+    if missing := [output_of[mark] for mark in rendered.placeholders() if not isinstance(known.get(output_of[mark]), str)]:
         raise click.ClickException(f"The outputs of stack {stack} lack {', '.join(missing)}: deploy it, or render without --outputs.")
     values = {mark: known[name] for mark, name in output_of.items() if name in known}
 
-    def fill(manifests: "tuple[Manifest, ...]") -> "tuple[Manifest, ...]":
-        return tuple(replace(manifest, body=_replaced(manifest.body, values)) for manifest in manifests)
-
-    return replace(
-        rendered,
-        endpoints={name: fill(group) for name, group in rendered.endpoints.items()},
-        namespaces={name: fill(group) for name, group in rendered.namespaces.items()},
-        cluster=fill(rendered.cluster),
-    )
-
-
-def _placeholders(rendered: "Rendered") -> list[str]:
-    from dpd.backends.site import PLACEHOLDERS  # noqa: PLC0415
-
-    text = repr([manifest.body for manifest in rendered.manifests()])
-    return [mark for mark in PLACEHOLDERS if mark in text]
-
-
-def _replaced(value: Any, values: Mapping[str, str]) -> Any:
-    if isinstance(value, dict):
-        return {key: _replaced(item, values) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_replaced(item, values) for item in value]
-    if isinstance(value, str):
-        for mark, known in values.items():
-            value = value.replace(mark, known)
-    return value
+    return rendered.filled(values)

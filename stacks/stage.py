@@ -9,8 +9,7 @@ import aws_cdk as cdk
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from charts.prerequisites import prerequisites
-from charts.render import Rendered, render
+from charts.render import Rendered
 from dpd.environment.cluster import PublicAccess
 from dpd.environment.environment import Environment
 from dpd.environment.names import ADDONS, EKS, HYPERPOD, NETWORK, SERVING, STORAGE, Names
@@ -40,17 +39,13 @@ class EnvironmentStage(cdk.Stage):
     ``rendered`` are the manifests that a reviewer reads, the same that the stacks apply.
     """
 
-    def __init__(self, scope: Construct, environment: Environment) -> None:
+    def __init__(self, scope: Construct, environment: Environment, rendered: Rendered) -> None:
         names = Names.of(environment)
         super().__init__(scope, names.stage, env=cdk.Environment(account=environment.account, region=environment.region))
         self._environment, self._names = environment, names
         self._tags = {**environment.tags, "app": environment.app, "environment": environment.name}
         cluster, storage = environment.cluster, environment.storage
-        installed = cluster.existing is None or cluster.existing.prerequisites == "install"
-        first = (
-            prerequisites(region=environment.region, groups=cluster.groups, repositories=cluster.agent_repositories) if installed else ()
-        )
-        self.rendered: Final[Rendered] = render(environment, first)
+        self.rendered: Final = rendered
 
         network = NetworkStack(
             self,
@@ -79,7 +74,7 @@ class EnvironmentStage(cdk.Stage):
             add_ons=cluster.add_ons,
             existing=cluster.existing,
             raw=cluster.raw.eks,
-            prerequisites=[manifest.body for manifest in first],
+            prerequisites=[manifest.body for manifest in rendered.cluster],
             network=network.values,
             key=stored.values.key,
             log_retention=_LOG_RETENTION,
@@ -115,7 +110,7 @@ class EnvironmentStage(cdk.Stage):
             log_retention=_LOG_RETENTION,
             **self._stack(ADDONS),
         )
-        serving = ServingStack(self, SERVING, rendered=self.rendered, lustre=stored.values.lustre, eks=eks.values, **self._stack(SERVING))
+        serving = ServingStack(self, SERVING, rendered=rendered, lustre=stored.values.lustre, eks=eks.values, **self._stack(SERVING))
         _in_order(network, stored, eks, hyperpod, addons, serving)
         outputs.storage(stored, model_bucket_name=stored.values.model_bucket.bucket_name, lustre=stored.values.lustre)
         outputs.kubeconfig(eks, eks.values.name)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from aws_cdk import App, Stage
 
+from charts.render import render_all
 from dpd.environment.environment import Environment
 from dpd.environment.load import load
 from stacks.assembly import finish
@@ -51,7 +52,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
     metadata = {"aws:cdk:enable-path-metadata": True, "aws:cdk:enable-asset-metadata": True}
     app = App(outdir=str(folder), context=context() | metadata, analytics_reporting=False)
     known = environments()
-    stages = [EnvironmentStage(app, environment) for environment in known]
+    stages = [EnvironmentStage(app, environment, render_all(environment)) for environment in known]
     assert finish(app, stages) == 0
     return Whole(folder, {environment.name: environment for environment in known}, {stage.node.id: _templates(stage) for stage in stages})
 
@@ -69,7 +70,7 @@ def _templates(stage: EnvironmentStage) -> dict[str, Template]:
 
 def build(stage: Stage, environment: Environment) -> None:
     """Make the stacks of an environment for ``synthesized``."""
-    EnvironmentStage(stage, environment)
+    EnvironmentStage(stage, environment, render_all(environment))
 
 
 def changed(changes: Mapping[str, Any] | None = None, *, name: str = "dev") -> Assembly:

@@ -16,6 +16,7 @@ from aws_cdk import App, Validations
 from cdk_nag import AwsSolutionsChecks
 from cfnlint.api import ManualArgs, lint
 
+from charts.render import render_all
 from dpd.environment.names import PARTS, Names
 from stacks.assembly import unfit
 from stacks.stage import EnvironmentStage
@@ -151,7 +152,7 @@ def test_cfn_lint_finds_nothing(whole: Whole) -> None:
 def test_cdk_nag_finds_nothing_that_is_not_accepted_with_a_reason(tmp_path: Path) -> None:
     app = App(outdir=str(tmp_path), context=context(), analytics_reporting=False)
     for environment in environments():
-        EnvironmentStage(app, environment)
+        EnvironmentStage(app, environment, render_all(environment))
     Validations.of(app).add_plugins(AwsSolutionsChecks(app))
     app.synth()
     reports = json.loads((tmp_path / "validation-report.json").read_text(encoding="utf-8"))["pluginReports"]
