@@ -87,7 +87,7 @@ class Server:
         try:
             response = self._answer(connection, method, path, headers, body, deadline)
             yield Stream(response.status, _chunks(response, connection, deadline))
-            if not response.length and response.isclosed() and not response.will_close:
+            if response.isclosed() and not response.will_close:
                 self._keep(connection)
                 kept = True
         except ssl.SSLCertVerificationError as error:

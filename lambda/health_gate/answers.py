@@ -44,9 +44,9 @@ def match(view: EndpointView) -> Result:
         "external_tokens": rose if known else None,
         "tolerance": view.endpoint.logprob_tolerance,
     }
-    if known and rose <= 0:
+    if not (rose > 0 if known else any(int(line["got"]) > 0 for line in probe.retrieved(view, exchange))):
         return unknown(
-            "The second answer did not take its KV from prefill, so the comparison proves nothing.",
+            "Nothing shows that the second answer took its KV from prefill, so the comparison proves nothing.",
             "The engine must keep salted prompts apart (cache_salt), or have its prefix cache off.",
         ).with_evidence(**evidence)
     if len(set(answer.text.strip())) == 1 and answer.completion_tokens >= _ENOUGH:

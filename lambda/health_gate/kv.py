@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from typing import Final
 
 from health_gate import probe
-from health_gate.probe import Exchange
 from health_gate.result import Evidence, Result, check, failed, passed, unknown
 from health_gate.series import Samples, total
 from health_gate.spec import DECODE, PREFILL, Wire
@@ -18,8 +17,6 @@ from health_gate.view import EndpointView
 _GUIDE: Final = "https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-model-deployment-ts-dpd.html"
 _COUNTERS: Final = "https://github.com/ai-dynamo/nixl/issues/1656"
 _GIGA: Final = 1e9
-_FIRST_TOKEN: Final = 1
-"""The first token of the answer may come from prefill, and then counts as one of the prompt's."""
 _RECOMPUTED: Final = (
     "The decoder computed the prompt again. Both roles need the same image and PYTHONHASHSEED=0, and opposite transfer roles; "
     "the buffer must hold the prompt."
@@ -36,22 +33,8 @@ def _least(view: EndpointView, prompt_tokens: int) -> int:
     return max(1, (prompt_tokens - 1) // chunk * chunk)
 
 
-def _retrieved(view: EndpointView, exchange: Exchange) -> list[re.Match[str]]:
-    """The connector's lines on this prompt, one a rank, told from others by the number of tokens."""
-    tokens = exchange.answer.prompt_tokens
-    low, high = tokens - max(1, view.endpoint.chunk_tokens), tokens + _FIRST_TOKEN
-
-    def look() -> list[re.Match[str]]:
-        found = probe.lines(view, DECODE, view.endpoint.logs.retrieved, exchange.began)
-        return [match for match in found or () if low <= int(match["needed"]) <= high]
-
-    if not view.endpoint.logs.retrieved:
-        return []
-    return view.wait_for(look, bool, view.spec.deadlines.settle_seconds)
-
-
 def _lines(view: EndpointView) -> list[re.Match[str]]:
-    return view.memory.once(("retrieved", view.endpoint.key), lambda: _retrieved(view, probe.long(view)))
+    return view.memory.once(("retrieved", view.endpoint.key), lambda: probe.retrieved(view, probe.long(view)))
 
 
 @check(
@@ -108,7 +91,7 @@ def complete(view: EndpointView) -> Result:
         return passed(f"Retrieved {got} out of {needed} tokens.").with_evidence(**evidence)
     rose, blind, known = exchange.rise(view.pods(DECODE), view.endpoint.series.external_tokens)
     evidence |= {"external_tokens": rose if known else None, "proven_by": "counters"}
-    if known and rose > tokens + _FIRST_TOKEN:
+    if known and rose > tokens + probe.FIRST_TOKEN:
         return unknown(
             "Other requests ran at the same time, so the counter proves nothing.", "Run the gate in a quiet moment."
         ).with_evidence(**evidence)
@@ -165,7 +148,7 @@ def failures(view: EndpointView) -> Result:
     pods = [*view.pods(PREFILL), *view.pods(DECODE)]
     seen = 0
     for name in view.endpoint.series.failures:
-        around = Exchange(last.prompt, last.answer, first.began, "", first.before, last.after)
+        around = probe.Exchange(last.prompt, last.answer, first.began, "", first.before, last.after)
         rose, _, known = around.rise(pods, (name,))
         seen += known
         if rose > 0:

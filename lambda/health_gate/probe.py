@@ -27,6 +27,9 @@ _NEAR: Final = 0.95
 _MARGIN_TOKENS: Final = 96
 """Room for the answer and the chat template."""
 
+FIRST_TOKEN: Final = 1
+"""The first token of the answer may come from prefill, and then counts as one of the prompt's."""
+
 Readings = dict[str, Samples | None]
 
 
@@ -157,6 +160,20 @@ def decision(view: EndpointView, exchange: Exchange) -> bool | None:
         return None
     own = view.wait_for(look, bool, view.spec.deadlines.settle_seconds)
     return own[-1]["split"] == view.endpoint.logs.decided_yes if own else None
+
+
+def retrieved(view: EndpointView, exchange: Exchange) -> list[re.Match[str]]:
+    """The connector's lines on a prompt, one a rank, told from those on others by the number of tokens."""
+    tokens = exchange.answer.prompt_tokens
+    low, high = tokens - max(1, view.endpoint.chunk_tokens), tokens + FIRST_TOKEN
+
+    def look() -> list[re.Match[str]]:
+        found = lines(view, DECODE, view.endpoint.logs.retrieved, exchange.began)
+        return [match for match in found or () if low <= int(match["needed"]) <= high]
+
+    if not view.endpoint.logs.retrieved:
+        return []
+    return view.wait_for(look, bool, view.spec.deadlines.settle_seconds)
 
 
 def _once(view: EndpointView, kind: str, make: Callable[[], Exchange]) -> Exchange:

@@ -47,8 +47,11 @@ def run(spec: Spec, clients: Clients, clock: Clock | None = None, *, keep_going:
     begin, started = time.monotonic(), clock.now()
     deadline = begin + (spec.deadlines.run_seconds if seconds is None else seconds)
     runner = _Runner(spec, clients, clock, deadline, keep_going=keep_going)
-    shared = runner.environment()
-    mine = runner.endpoints(shared)
+    try:
+        shared = runner.environment()
+        mine = runner.endpoints(shared)
+    finally:
+        runner.close()
     return Report(spec.environment, (*shared, *chain.from_iterable(mine)), started, time.monotonic() - begin)
 
 
@@ -86,6 +89,11 @@ class _Runner:
         for worker in workers:
             worker.join()
         return found
+
+    def close(self) -> None:
+        """Close the connections to the cluster."""
+        if kubernetes := self._memory.peek("kubernetes"):
+            kubernetes.close()
 
     def _endpoint(self, endpoint: Endpoint, shared: list[Result]) -> list[Result]:
         def view(until: float) -> View:

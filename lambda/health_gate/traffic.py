@@ -44,12 +44,15 @@ def _used(view: EndpointView, exchange: Exchange) -> tuple[float, list[str], boo
 
 
 def _went_through(view: EndpointView, exchange: Exchange, what: str) -> Result:
-    """A prompt that must use prefill: the counters of the prefill pods decide, the router's log is second."""
+    """A prompt that must use prefill: the prefill pods' counters must have risen, and the router must not deny it.
+
+    Other clients raise the counters too, so a line that denies it counts more.
+    """
     rose, blind, known = _used(view, exchange)
     evidence = {**_evidence(exchange), "prefill_requests": rose if known else None}
-    if rose > 0:
-        return passed(f"{what} went through prefill.").with_evidence(**evidence, proven_by="counters")
     said = probe.decision(view, exchange)
+    if rose > 0 and said is not False:
+        return passed(f"{what} went through prefill.").with_evidence(**evidence, proven_by="counters")
     remedy = "Look why the router falls back to the decoder: its log, the workers' labels, and the threshold in characters / 4."
     if said is False:
         return failed(f"{what} was answered without prefill: the router decided against it.", remedy).with_evidence(**evidence)

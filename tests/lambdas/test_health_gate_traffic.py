@@ -71,6 +71,7 @@ def test_wrong(world: World, faults: set[str], id: str, outcome: Outcome, words:
         ({"tie"}, "answers.match", {"compared": "log-probabilities"}),
         ({"token_ids"}, "answers.match", {"compared": "token ids"}),
         ({"no_logprobs"}, "answers.match", {"compared": "text"}),
+        ({"hidden"}, "answers.match", {"external_tokens": None, "compared": "text"}),
         ({"503_once"}, "traffic.short", {"status": 200}),
     ],
 )
@@ -173,6 +174,20 @@ def test_other_clients_during_a_short_prompt_do_not_matter_when_the_router_speak
 
     world.engine._router = router  # type: ignore[method-assign]
     assert world.result("traffic.short").evidence["proven_by"] == "router log"
+
+
+def test_other_clients_do_not_hide_that_this_prompt_missed_prefill(world: World) -> None:
+    world.engine.faults = {"no_prefill"}
+    original = world.engine._router
+
+    def router(body: dict[str, Any]) -> Any:
+        world.engine.counters[PREFILL_IP].requests += 1
+        return original(body)
+
+    world.engine._router = router  # type: ignore[method-assign]
+    found = world.result("traffic.long")
+    assert found.outcome is FAIL
+    assert "the router decided against it" in found.summary
 
 
 def test_slower_than_promised(world: World) -> None:
