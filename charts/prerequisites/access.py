@@ -8,8 +8,8 @@ _RBAC: Final = "rbac.authorization.k8s.io"
 _SERVICE_USER: Final = "hyperpod-service-linked-role"
 """The Kubernetes user that HyperPod's service-linked role acts as, through an access entry that HyperPod makes itself."""
 
-Rule = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
-"""API groups, resources, verbs."""
+Rule = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]] | tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], tuple[str, ...]]
+"""API groups, resources, verbs, and the names of objects when not all are meant."""
 
 
 def meta(name: str, namespace: str = "") -> dict[str, Any]:
@@ -40,23 +40,32 @@ def account_subject(name: str) -> dict[str, str]:
 
 def granted(role: str, binding: str, subject: dict[str, str], rules: tuple[Rule, ...]) -> tuple[dict[str, Any], dict[str, Any]]:
     """A cluster role and its binding."""
+    return _granted("Cluster", meta(role), meta(binding), subject, rules)
+
+
+def granted_in(namespace: str, role: str, subject: dict[str, str], rules: tuple[Rule, ...]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A role in a namespace and its binding."""
+    return _granted("", meta(role, namespace), meta(role, namespace), subject, rules)
+
+
+def _granted(
+    scope: str, role: dict[str, Any], binding: dict[str, Any], subject: dict[str, str], rules: tuple[Rule, ...]
+) -> tuple[dict[str, Any], dict[str, Any]]:
     return (
+        {"apiVersion": f"{_RBAC}/v1", "kind": f"{scope}Role", "metadata": role, "rules": [_rule(*rule) for rule in rules]},
         {
             "apiVersion": f"{_RBAC}/v1",
-            "kind": "ClusterRole",
-            "metadata": meta(role),
-            "rules": [
-                {"apiGroups": list(groups), "resources": list(resources), "verbs": list(verbs)} for groups, resources, verbs in rules
-            ],
-        },
-        {
-            "apiVersion": f"{_RBAC}/v1",
-            "kind": "ClusterRoleBinding",
-            "metadata": meta(binding),
-            "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": role},
+            "kind": f"{scope}RoleBinding",
+            "metadata": binding,
+            "roleRef": {"apiGroup": _RBAC, "kind": f"{scope}Role", "name": role["name"]},
             "subjects": [subject],
         },
     )
+
+
+def _rule(groups: tuple[str, ...], resources: tuple[str, ...], verbs: tuple[str, ...], names: tuple[str, ...] = ()) -> dict[str, Any]:
+    named = {"resourceNames": list(names)} if names else {}
+    return {"apiGroups": list(groups), "resources": list(resources), **named, "verbs": list(verbs)}
 
 
 def deep_health_check() -> tuple[dict[str, Any], ...]:

@@ -1,9 +1,17 @@
 """What the checks, the charts and the gate may ask of a backend, whichever it is."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
+from dpd.backends.operator.build import build
+from dpd.backends.operator.signs import roles, signs
+from dpd.backends.signs import RoleSigns, Signs
+from dpd.backends.site import Site
+from dpd.catalog.add_ons import INFERENCE
 from dpd.catalog.operator import operator
+from dpd.environment.endpoint import Endpoint
+from dpd.environment.names import OPERATOR_NAMESPACE, Names
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +32,23 @@ class Capabilities:
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """A backend's fixed traits. ``logs`` and ``metrics`` map what is meant to the literal text or series name."""
+    """A backend's fixed traits.
+
+    ``logs`` and ``metrics`` map what is meant to a regular expression or the name of a series. ``objects`` makes the
+    objects of an endpoint, ``signs`` says by what it is known when it runs; both raise ``ValueError`` for what the checks
+    refuse. ``add_on`` is the EKS add-on that runs it, in ``namespace``; ``roles`` are the IAM roles it uses.
+    """
 
     name: str
     capabilities: Capabilities
     ports: dict[str, int]
     logs: dict[str, str]
     metrics: dict[str, str]
+    add_on: str
+    namespace: str
+    objects: Callable[[Endpoint, Site], tuple[dict[str, Any], ...]]
+    signs: Callable[[Endpoint, Site], Signs]
+    roles: Callable[[Names], tuple[RoleSigns, ...]]
 
 
 def _operator() -> Backend:
@@ -43,6 +61,11 @@ def _operator() -> Backend:
         ports=facts.ports,
         logs=facts.log_signatures,
         metrics=facts.metrics,
+        add_on=INFERENCE,
+        namespace=OPERATOR_NAMESPACE,
+        objects=lambda endpoint, site: (build(endpoint, site),),
+        signs=signs,
+        roles=roles,
     )
 
 

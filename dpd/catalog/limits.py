@@ -15,6 +15,11 @@ def node_security_groups() -> int:
     return int(yaml_table("limits")["node_security_groups"]["most"])
 
 
+def custom_resource_seconds() -> int:
+    """Most seconds that CloudFormation waits for a custom resource."""
+    return int(yaml_table("limits")["custom_resource_seconds"]["most"])
+
+
 def namespace_owner(namespace: str) -> str | None:
     """Who owns a namespace in which endpoints have no business, or ``None``."""
     owner = yaml_table("limits")["namespaces"].get(namespace)

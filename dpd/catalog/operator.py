@@ -20,6 +20,14 @@ class Operator:
     default_max_sequences: dict[str, int]
     threshold_default: int
     log_signatures: dict[str, str]
+    """Regular expressions by what they find."""
+    containers: dict[str, int]
+    role_label: str
+    router_container: str
+    status: dict[str, Any]
+    characters_per_token: int
+    chunk_tokens: dict[str, Any]
+    known_texts: list[dict[str, str]]
     metrics: dict[str, str]
     newer_fields: dict[str, str]
     sources: list[str]

@@ -35,6 +35,16 @@ def all2all_usable() -> tuple[str, ...]:
     return tuple(_value("all2all_on_efa"))
 
 
+def least_kv_gb_per_second() -> float:
+    """Rate of a hand-over, in GB/s per rank, below which EFA was not used."""
+    return float(yaml_table("serving")["kv_transfer"]["least_gb_per_second"])
+
+
+def kv_share_of_line_rate() -> float:
+    """Share of its EFA devices' line rate that a healthy hand-over reaches at least."""
+    return float(yaml_table("serving")["kv_transfer"]["share_of_line_rate"])
+
+
 @dataclass(frozen=True, slots=True)
 class Worth:
     """The load from which AWS finds disaggregation worth its nodes."""

@@ -6,6 +6,7 @@ from pydantic import AfterValidator, Field, PrivateAttr
 
 from dpd.environment.cluster import Cluster
 from dpd.environment.endpoint import Endpoint
+from dpd.environment.gate import Gate
 from dpd.environment.network import Network
 from dpd.environment.storage import Storage
 from dpd.environment.types import AccountId, DnsLabel, Many, Part, Region, Text
@@ -55,6 +56,8 @@ class Environment(Part):
     """Buckets, Lustre, encryption key."""
     endpoints: Many[Endpoint]
     """Endpoints. An empty list makes the cluster alone."""
+    gate: Gate = Field(default={}, validate_default=True)
+    """What proves a deployment."""
     acknowledge: Many[Acknowledgement] = ()
     """Findings that were read and accepted."""
 

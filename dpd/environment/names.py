@@ -12,7 +12,7 @@ from dpd.catalog.limits import longest
 from dpd.environment.endpoint import Endpoint
 from dpd.environment.environment import Environment
 
-NETWORK, STORAGE, EKS, HYPERPOD, ADDONS, SERVING = PARTS = ("network", "storage", "eks", "hyperpod", "addons", "serving")
+NETWORK, STORAGE, EKS, HYPERPOD, ADDONS, SERVING, GATE = PARTS = ("network", "storage", "eks", "hyperpod", "addons", "serving", "gate")
 
 OPERATOR_NAMESPACE: Final = "hyperpod-inference-system"
 OPERATOR_SERVICE_ACCOUNT: Final = "hyperpod-inference-controller-manager"
@@ -24,6 +24,9 @@ INSTANCE_GROUP_LABEL: Final = "sagemaker.amazonaws.com/instance-group-name"
 INSTANCE_TYPE_LABEL: Final = "node.kubernetes.io/instance-type"
 NODE_HEALTH_TAINT: Final = "sagemaker.amazonaws.com/node-health-status"
 NODE_READER_GROUP: Final = "dpd:node-readers"
+GATE_READER_GROUP: Final = "dpd:gate-readers"
+REPORT_PREFIX: Final = "health-gate"
+"""Folder of the health gate's reports in the log bucket."""
 MANAGED_BY: Final = "hyperpod-dpd"
 LUSTRE_CLAIM: Final = "lustre-models"
 """Name of a namespace's claim on the Lustre file system."""

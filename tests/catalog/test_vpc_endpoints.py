@@ -22,4 +22,4 @@ def test_what_every_node_calls_is_there() -> None:
 
 
 def test_derived_needs_are_marked() -> None:
-    assert {endpoint.service for endpoint in interface_endpoints() if endpoint.derived} == {"acm", "fsx", "lambda"}
+    assert {endpoint.service for endpoint in interface_endpoints() if endpoint.derived} == {"acm", "fsx", "sns", "lambda"}
