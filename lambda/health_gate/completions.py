@@ -92,6 +92,8 @@ def ask(
             _read(answer, reply.chunks, begin)
     except Failed as error:
         answer.error = f"no answer ({error})"
+    except (AttributeError, KeyError, TypeError, ValueError):
+        answer.error = "the body has a form that no such server gives"
     answer.seconds = time.monotonic() - begin
     if answer.status != OK and not answer.error:
         answer.error = f"status {answer.status}"

@@ -3,10 +3,11 @@
 import json
 import string
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
-from health_gate import prompts, series
+from health_gate import completions, prompts, series
 from health_gate.answers import compare
 from health_gate.completions import Answer, is_chat
 from health_gate.kubernetes import mebibytes
@@ -188,6 +189,63 @@ def answer(words: str, *, others: dict[int, dict[str, float]] | None = None, cha
 )
 def test_comparison(ours: Answer, reference: Answer, difference: str, compared: str) -> None:
     assert compare(ours, reference, 0.2) == (difference, compared)
+
+
+CHAT = {
+    "choices": [
+        {
+            "message": {"content": "one two"},
+            "logprobs": {"content": [{"token": "one", "logprob": -1, "top_logprobs": [{"token": "one", "logprob": -1}]}]},
+            "token_ids": [5, 6],
+            "finish_reason": "stop",
+        }
+    ],
+    "usage": {"prompt_tokens": 9, "completion_tokens": 2},
+}
+PLAIN = {
+    "choices": [
+        {"text": "one two", "logprobs": {"tokens": ["one"], "token_logprobs": [-1.0], "top_logprobs": [{"one": -1.0}]}, "token_ids": [5, 6]}
+    ],
+    "usage": {"prompt_tokens": 9, "completion_tokens": 2},
+}
+EVENTS = [{"choices": [{"delta": {"content": word}}]} for word in ("one ", "two")] + [{"choices": [], "usage": CHAT["usage"]}]
+STREAM = b": comment\n\n" + b"".join(f"data: {json.dumps(event)}\n\n".encode() for event in EVENTS) + b"data: [DONE]\n\n"
+
+
+def read(*chunks: bytes) -> Answer:
+    found = Answer()
+    completions._read(found, iter(chunks), 0)
+    return found
+
+
+@pytest.mark.parametrize("body", [CHAT, PLAIN])
+def test_both_kinds_of_answer_are_read_alike(body: dict[str, Any]) -> None:
+    found = read(json.dumps(body).encode())
+    assert (found.text, found.prompt_tokens, found.completion_tokens, found.error) == ("one two", 9, 2, "")
+    assert (found.tokens, found.logprobs, found.candidates, found.token_ids) == (["one"], [-1.0], [{"one": -1.0}], [5, 6])
+
+
+@given(st.lists(st.integers(0, len(STREAM)), max_size=12))
+def test_a_stream_is_the_same_however_it_is_cut(cuts: list[int]) -> None:
+    places = [0, *sorted(cuts), len(STREAM)]
+    found = read(*(STREAM[a:b] for a, b in pairwise(places)))
+    assert (found.text, found.prompt_tokens, found.completion_tokens, found.error) == ("one two", 9, 2, "")
+
+
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        (b"", "the body is not JSON"),
+        (b"[]", "the body is not JSON"),
+        (b'{"error": {"type": "decoder_error", "message": "quote of a prompt"}}', "an error in the body: decoder_error"),
+        (b'{"error": "quote of a prompt"}', "an error in the body: unnamed"),
+        (b'{"object": "error", "type": "Bad<Request>", "message": "quote of a prompt"}', "an error in the body: Bad?Request?"),
+        (b'data: {"choices": []}\n\ndata: {"error": {"code": 400}}\n\n', "an error in the body: 400"),
+        (b"data: half an ev", "the body is not JSON"),
+    ],
+)
+def test_a_bad_body_is_an_error_whatever_the_status(body: bytes, error: str) -> None:
+    assert read(body).error == error
 
 
 def report(*results: Result) -> Report:

@@ -21,6 +21,7 @@ WIRE = {
 WRONG: list[tuple[set[str], str, Outcome, str]] = [
     ({"500"}, "traffic.short", FAIL, "status 500"),
     ({"html"}, "traffic.short", FAIL, "body is not JSON"),
+    ({"odd_form"}, "traffic.short", FAIL, "form that no such server gives"),
     ({"empty"}, "traffic.short", FAIL, "without a single token"),
     ({"huge"}, "traffic.short", FAIL, "larger than 8 MiB"),
     ({"error_in_body"}, "traffic.short", FAIL, "error in the body: decoder_error.*answered 200 before the decoder failed"),

@@ -176,6 +176,9 @@ def converse(to: BaseHTTPRequestHandler, engine: Engine, ip: str, body: dict[str
     if "html" in engine.faults:
         answer(to, 200, b"<html>welcome</html>", "text/html")
         return
+    if "odd_form" in engine.faults:
+        answer(to, 200, b'{"choices": ["text"]}')
+        return
     if "huge" in engine.faults:
         answer(to, 200, b" " * (9 << 20))
         return
