@@ -15,6 +15,7 @@ from dpd.sizing.startup import deploy_timeout_seconds, startup_budget_seconds
 
 HEALTH_PATH: Final = "/health"
 METRICS_PATH: Final = "/metrics"
+MODELS_PATH: Final = "/v1/models"
 
 NOT_FOR_NCCL: Final = "^lo,docker,veth,pod-id-link"
 """Interfaces on which NCCL must not listen: EKS Pod Identity's link is not routable

@@ -131,7 +131,7 @@ DIFFERENCES: dict[str, tuple[Any, Any]] = {
                 "httpGet": {"path": "/health", "port": 8000}, "periodSeconds": 10, "timeoutSeconds": 5, "failureThreshold": 90,
             },
             "readinessProbe": {
-                "httpGet": {"path": "/health", "port": 8000}, "periodSeconds": 10, "timeoutSeconds": 5, "failureThreshold": 3,
+                "httpGet": {"path": "/v1/models", "port": 8000}, "periodSeconds": 10, "timeoutSeconds": 5, "failureThreshold": 3,
             },
             "livenessProbe": {
                 "httpGet": {"path": "/health", "port": 8000}, "periodSeconds": 10, "timeoutSeconds": 10, "failureThreshold": 6,
@@ -306,6 +306,12 @@ def test_no_efa_request_when_the_knob_is_zero() -> None:
 def test_secrets_are_references() -> None:
     variables = spec_of({"endpoints[0].environment": {"HF_TOKEN": {"secret": "hub", "key": "token"}}})["worker"]["environmentVariables"]
     assert variables[-1] == {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hub", "key": "token"}}}
+
+
+def test_readiness_asks_for_the_model_unless_a_key_hides_it() -> None:
+    key = {"endpoints[0].environment": {"VLLM_API_KEY": {"secret": "vllm", "key": "api"}}}
+    for changes, path in (({}, "/v1/models"), (key, "/health")):
+        assert spec_of(changes)["worker"]["probes"]["readinessProbe"]["httpGet"]["path"] == path
 
 
 def test_role_arguments_end_with_the_users() -> None:

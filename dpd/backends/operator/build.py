@@ -4,7 +4,7 @@ from typing import Any, Final, cast
 
 from dpd.backends.operator import resource as r
 from dpd.backends.site import Site
-from dpd.backends.workload import HEALTH_PATH, METRICS_PATH, RoleWorkload, Workload, arguments, workload
+from dpd.backends.workload import HEALTH_PATH, METRICS_PATH, MODELS_PATH, RoleWorkload, Workload, arguments, workload
 from dpd.catalog.operator import operator
 from dpd.environment.endpoint import Autoscaling, Endpoint
 from dpd.environment.model import SecretKey
@@ -125,11 +125,16 @@ def _variable(name: str, value: str | SecretKey) -> r.EnvVar:
 
 
 def _probes(work: Workload) -> r.Probes:
-    """Health of vLLM itself. Loading weights may take the whole start-up budget; afterwards a minute of silence is a fault."""
+    """Loading weights may take the whole start-up budget; afterwards a minute without health is a fault.
 
-    def probe(failures: int, timeout_seconds: int) -> r.Probe:
+    Ready is who names its model: health alone says nothing about it
+    (https://github.com/kubernetes-sigs/gateway-api-inference-extension/pull/550). With an API key vLLM hides the list.
+    """
+    ready = HEALTH_PATH if "VLLM_API_KEY" in work.environment else MODELS_PATH
+
+    def probe(failures: int, timeout_seconds: int, path: str = HEALTH_PATH) -> r.Probe:
         return r.Probe(
-            http_get=r.HttpGet(path=HEALTH_PATH, port=work.port),
+            http_get=r.HttpGet(path=path, port=work.port),
             period_seconds=PROBE_PERIOD_SECONDS,
             timeout_seconds=timeout_seconds,
             failure_threshold=failures,
@@ -137,7 +142,7 @@ def _probes(work: Workload) -> r.Probes:
 
     return r.Probes(
         startup_probe=probe(-(-work.startup_budget_seconds // PROBE_PERIOD_SECONDS), 5),
-        readiness_probe=probe(3, 5),
+        readiness_probe=probe(3, 5, ready),
         liveness_probe=probe(6, 10),
     )
 
