@@ -23,7 +23,7 @@ def owner_reason(variable: str) -> str:
 
 
 def words(table: str) -> tuple[str, ...]:
-    """One of the lists: ``efa_beginnings``, ``tcp_providers``, ``backend_variables``."""
+    """One of the lists: ``efa_beginnings``, ``tcp_providers``, ``backend_variables``, ``advertised_addresses``."""
     return tuple(cast("list[str]", yaml_table("runtime_versions")[table]))
 
 

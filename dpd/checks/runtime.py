@@ -197,6 +197,8 @@ def owned_variables(environment: Environment, _: Context) -> Iterator[Problem]:
         "https://github.com/aws-samples/aws-do-eks/issues/54",
         "https://github.com/awslabs/awsome-distributed-ai/issues/519",
         "https://github.com/vllm-project/vllm/issues/41814",
+        "https://github.com/volcano-sh/kthena/issues/503",
+        "https://github.com/vllm-project/vllm/issues/27083",
     ),
 )  # fmt: skip
 def network_variables(environment: Environment, _: Context) -> Iterator[Problem]:

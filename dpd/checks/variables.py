@@ -82,10 +82,22 @@ def tcp_backend(variables: Mapping[str, str], efa_devices: int) -> Iterator[Faul
             yield Fault(name, "chooses NIXL's UCX backend, which does not use EFA here", "remove the variable, or say LIBFABRIC")
 
 
+def advertised_address(variables: Mapping[str, str]) -> Iterator[Fault]:
+    """The address at which peers fetch KV is each pod's own: a text cannot hold it, only a reference to ``status.podIP``."""
+    for name in words("advertised_addresses"):
+        if name in variables:
+            yield Fault(
+                name,
+                "is told to peers as it stands, so they call each pod at the same address; 0.0.0.0 or localhost is the caller itself",
+                "remove the variable; only valueFrom with fieldRef status.podIP can be right",
+            )
+
+
 def all_faults(variables: Mapping[str, str], *, efa_devices: int, huge_pages_requested: bool) -> Iterator[Fault]:
     """Every fault of one pod's variables."""
     yield from without_efa(variables, efa_devices)
     yield from huge_pages_without_request(variables, huge_pages_requested)
     yield from tcp_backend(variables, efa_devices)
+    yield from advertised_address(variables)
     if "NCCL_SOCKET_IFNAME" in variables:
         yield from socket_interface(variables["NCCL_SOCKET_IFNAME"])
