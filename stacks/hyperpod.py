@@ -68,11 +68,9 @@ class HyperPodStack(Stack):
             orchestrator={"eks": {"clusterArn": eks.arn}},
             node_provisioning_mode="Continuous",
             node_recovery=node_recovery.capitalize(),
-            # Can never change without a new cluster, so it holds what never changes. The groups override it.
-            vpc_config={
-                "subnets": list(network.control_plane_subnet_ids),
-                "securityGroupIds": list(network.node_security_group_ids),
-            },
+            # Can never change without a new cluster, so it holds what never changes: not the adopted groups, of which one
+            # may be added later. The instance groups override it.
+            vpc_config={"subnets": list(network.control_plane_subnet_ids), "securityGroupIds": [network.efa_security_group_id]},
             instance_groups=[{**common, **_group(name, group, storage.key)} for name, group in groups.items()],
             tiered_storage_config=(
                 {"mode": "Enable", "instanceMemoryAllocationPercentage": tiered_storage_memory_percent}

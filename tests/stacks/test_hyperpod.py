@@ -6,6 +6,7 @@ import pytest
 
 from tests.stacks.conftest import changed
 from tests.stacks.support import Template
+from tests.stacks.test_network import ADOPTED
 
 PLAN = "arn:aws:sagemaker:us-east-2:111122223333:training-plan/p5-in-december"
 
@@ -45,8 +46,19 @@ def test_every_group_is_in_the_one_gpu_subnet_with_the_efa_group() -> None:
     places = [group["OverrideVpcConfig"] for group in groups().values()]
     assert len(places) == 3
     assert all(place == places[0] for place in places)
-    assert len(places[0]["Subnets"]) == 1
-    assert places[0]["SecurityGroupIds"]
+    (subnet,), (security_group,) = places[0]["Subnets"], places[0]["SecurityGroupIds"]
+    assert subnet["Fn::GetStackOutput"]["OutputName"].startswith("PublishOutputFnGetAttGpuSubnet")
+    assert security_group["Fn::GetStackOutput"]["OutputName"].startswith("PublishOutputFnGetAttEfaSecurityGroup")
+
+
+def test_a_later_security_group_replaces_no_cluster() -> None:
+    """VpcConfig is create-only: what may change stands in the groups alone."""
+    before = {"network": {"existing": {**ADOPTED["network"]["existing"], "security_groups": []}}}
+    frozen = [hyperpod(changes).one("AWS::SageMaker::Cluster")["VpcConfig"] for changes in (before, ADOPTED)]
+    assert frozen[0] == frozen[1]
+    places = [group["OverrideVpcConfig"] for group in groups(ADOPTED).values()]
+    assert [place["Subnets"] for place in places] == [["subnet-0123456789abcdef0"]] * 3
+    assert [place["SecurityGroupIds"][1:] for place in places] == [["sg-0123456789abcdef0"]] * 3
 
 
 def test_every_group_says_its_threads_and_its_lifecycle_script() -> None:
