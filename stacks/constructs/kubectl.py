@@ -1,7 +1,7 @@
 """kubectl inside CloudFormation: how manifests reach a cluster whose API is private."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from aws_cdk import CfnResource, RemovalPolicy
 from aws_cdk import aws_ec2 as ec2
@@ -14,6 +14,9 @@ from constructs import Construct, IConstruct
 from stacks.acknowledgements import accept, accept_provider
 from stacks.constructs.access import administrator
 from stacks.constructs.roles import fixed, role, service_trust
+
+_SERVICE_TIMEOUT_SECONDS: Final = 20 * 60
+"""Longer than the 15 minutes that CDK gives its handler, so that the handler's own error is what a user reads."""
 
 
 class Kubectl(Construct):
@@ -92,6 +95,10 @@ class Kubectl(Construct):
             skip_validation=False,
             removal_policy=RemovalPolicy.RETAIN if retain else None,
         )
+        resource = manifest.node.find_child("Resource").node.default_child
+        assert isinstance(resource, CfnResource)
+        # Without it CloudFormation waits an hour for a function that died without an answer.
+        resource.add_property_override("ServiceTimeout", _SERVICE_TIMEOUT_SECONDS)
         manifest.node.add_dependency(self._ready, *after)
         return manifest
 

@@ -47,6 +47,7 @@ def test_endpoints_are_applied_after_their_namespace_with_strict_validation() ->
         assert not resource["Properties"].get("SkipValidation")
         assert resource["Properties"]["Overwrite"] is True
         assert "PruneLabel" not in resource["Properties"]
+        assert 900 < resource["Properties"]["ServiceTimeout"] < 3600
 
 
 def test_a_namespace_stays_and_an_endpoint_goes() -> None:
