@@ -7,6 +7,7 @@ from dpd.catalog import instances
 from dpd.catalog.instances import Instance
 from dpd.environment.environment import Environment
 from dpd.environment.names import Names
+from dpd.sizing.pod import beside_tiered_storage
 
 LUSTRE_FILE_SYSTEM_ID: Final = "${LUSTRE_FILE_SYSTEM_ID}"
 LUSTRE_DNS_NAME: Final = "${LUSTRE_DNS_NAME}"
@@ -40,6 +41,7 @@ class Site:
     instance_types: dict[str, str]
     tags: dict[str, str]
     lustre: LustreSite | None = None
+    tiered_storage_memory_percent: int | None = None
 
     @classmethod
     def of(cls, environment: Environment) -> "Site":
@@ -55,11 +57,13 @@ class Site:
             instance_types={name: group.instance_type for name, group in environment.cluster.groups.items()},
             tags={**environment.tags, "app": environment.app, "environment": environment.name},
             lustre=_lustre(environment),
+            tiered_storage_memory_percent=environment.cluster.tiered_storage_memory_percent,
         )
 
     def instance(self, group: str) -> Instance | None:
-        """Facts of the nodes of a group; ``None`` for a group or a type that is not known (the checks say so)."""
-        return instances.find(self.instance_types.get(group, ""))
+        """The nodes of a group as pods find them; ``None`` for a group or a type that is not known (the checks say so)."""
+        known = instances.find(self.instance_types.get(group, ""))
+        return known and beside_tiered_storage(known, self.tiered_storage_memory_percent)
 
 
 def _lustre(environment: Environment) -> LustreSite | None:

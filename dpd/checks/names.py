@@ -100,14 +100,25 @@ def made_names(environment: Environment, _: Context) -> Iterator[Problem]:
     "NAM004",
     "No two objects share a name",
     why="Names that the operator derives join name and namespace with '-', so a-b in c and a in b-c give one router Service: "
-    "the endpoint that is applied last takes the other's traffic.",
+    "the endpoint that is applied last takes the other's traffic. The name alone is the folder of an endpoint's manifests, its stack "
+    "output and its name in reports.",
     link=_KUBERNETES,
     seen_in=("https://github.com/cdk8s-team/cdk8s/issues/3270", "https://github.com/cdk8s-team/cdk8s-core/issues/761"),
 )
 def unique_objects(environment: Environment, _: Context) -> Iterator[Problem]:
     """Compare every object that the operator and this tool make, by kind, namespace and name."""
     first: dict[tuple[str, str, str], str] = {}
+    called: dict[str, tuple[str, str]] = {}
     for path, endpoint in _endpoints(environment):
+        namesake, namespace = called.setdefault(endpoint.name, (path, endpoint.namespace))
+        if namespace != endpoint.namespace:
+            yield Problem(
+                path=f"{path}.name",
+                message=f"{namesake} in namespace {namespace} has the same name, and both would be one folder of manifests",
+                value=endpoint.name,
+                limit="one endpoint of a name in an environment",
+                fix="give one of the two endpoints another name",
+            )
         for kind, namespace, name in _objects(endpoint):
             taken = first.setdefault((kind, namespace, name), path)
             if taken != path:

@@ -8,6 +8,7 @@ from dpd.catalog.instances import Instance
 from dpd.environment.cluster import InstanceGroup
 from dpd.environment.endpoint import Endpoint, Role
 from dpd.environment.environment import Environment
+from dpd.sizing.pod import beside_tiered_storage
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +62,11 @@ def roles(environment: Environment) -> Iterator[PlacedRole]:
 
 
 def roles_on_gpus(environment: Environment) -> Iterator[RoleOnGpus]:
-    """The roles whose group exists, is of a known type and has GPUs with known memory."""
+    """The roles whose group exists, is of a known type and has GPUs with known memory. The instance has the memory left to pods."""
+    percent = environment.cluster.tiered_storage_memory_percent
     for placed in roles(environment):
         if placed.group and placed.instance and placed.instance.gpus and placed.instance.gpu_memory_mib:
-            yield RoleOnGpus(placed, placed.group, placed.instance)
+            yield RoleOnGpus(placed, placed.group, beside_tiered_storage(placed.instance, percent))
 
 
 def groups(environment: Environment) -> Iterator[tuple[str, InstanceGroup, Instance]]:

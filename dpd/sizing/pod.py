@@ -1,7 +1,7 @@
 """What one pod of a role gets of its node: GPUs, EFA devices, CPUs, memory."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from dpd.catalog.instances import Instance
@@ -42,6 +42,11 @@ def usable_cpus(instance: Instance) -> int:
 def usable_memory_gib(instance: Instance) -> int:
     """Memory of a node that pods of the roles may ask for, in whole GiB."""
     return math.floor(instance.memory_gib * (NODE_RESERVE - 1) / NODE_RESERVE)
+
+
+def beside_tiered_storage(instance: Instance, percent: int | None) -> Instance:
+    """A node as pods find it where HyperPod's managed tiered storage keeps ``percent`` of its memory: the rest of the memory."""
+    return replace(instance, memory_gib=instance.memory_gib * (100 - percent) / 100) if percent else instance
 
 
 def cpu_share(instance: Instance, gpus: int) -> int:

@@ -128,3 +128,9 @@ def test_backend_traits() -> None:
     assert known.capabilities.equal_tensor_parallel
     assert known.ports["server"] == 8000
     assert known.logs["prefill_role"] == "'pd_role': 'sender'"
+
+
+def test_pods_get_what_managed_tiered_storage_leaves() -> None:
+    typed = environment({"cluster.tiered_storage_memory_percent": 20, "endpoints[0].kv.shared_tier": "tiered_storage"})
+    work = workload(typed.endpoints[0], Site.of(typed))
+    assert {work.prefill.pod.memory_gib, work.decode.pod.memory_gib} == {1433}  # 2048 x 0.8 x 7/8

@@ -10,6 +10,8 @@ from tests.support import REMOVE, base, findings
 PREFILL, DECODE = "endpoints[0].prefill", "endpoints[0].decode"
 P_COUNT, D_COUNT = "cluster.groups.prefill.count", "cluster.groups.decode.count"
 SYSTEM = "cluster.groups.system"
+PERCENT = "cluster.tiered_storage_memory_percent"
+TIERED = {PERCENT: 20, "endpoints[0].kv.shared_tier": "tiered_storage"}
 
 
 def second(**changes: Any) -> dict[str, Any]:
@@ -37,6 +39,9 @@ def scaling(low: int, high: int) -> dict[str, Any]:
         ("CAP002", f"{DECODE}.efa_devices", {f"{DECODE}.efa_devices": 33}, {f"{DECODE}.efa_devices": 32}),
         ("CAP002", f"{DECODE}.cpus", {f"{DECODE}.cpus": 169}, {f"{DECODE}.cpus": 168}),
         ("CAP002", f"{DECODE}.memory_gib", {f"{DECODE}.memory_gib": 1793}, {f"{DECODE}.memory_gib": 1792}),
+        # managed tiered storage keeps a fifth of 2048 GiB, and what is left has the node's reserve as well
+        ("CAP002", f"{DECODE}.memory_gib", {**TIERED, f"{DECODE}.memory_gib": 1434}, {**TIERED, f"{DECODE}.memory_gib": 1433}),
+        ("CAP009", f"{DECODE}.memory_gib", {**TIERED, PERCENT: 94}, {**TIERED, PERCENT: 93}),
         # GPUs suffice in sum, and do not fit: 3 pods of 5 on two nodes of 8
         ("CAP003", D_COUNT, {f"{DECODE}.tensor_parallel": 5, f"{DECODE}.replicas": 3, D_COUNT: 2},
          {f"{DECODE}.tensor_parallel": 5, f"{DECODE}.replicas": 3, D_COUNT: 3}),

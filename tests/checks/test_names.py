@@ -44,6 +44,7 @@ CASES = [
         {"app": "a" * 18, "region": "ap-southeast-2"},
     ),
     Case("NAM004", second(name="llama-70b"), "endpoints[1].name", "endpoints[0] makes as well", second()),
+    Case("NAM004", second(name="llama-70b", namespace="other"), "endpoints[1].name", "has the same name", second(namespace="other")),
     # the router's Service joins name and namespace
     Case(
         "NAM004",
