@@ -212,14 +212,30 @@ def raw_illegal(environment: Environment, _: Context) -> Iterator[Problem]:
 
 @check(
     "OPR008", "Raw fields do not contradict the file",
-    why="The other checks read the file's own fields. What a raw field replaces is no longer what they looked at.",
+    why="The other checks read the file's own fields. What a raw field replaces is no longer what they looked at: capacity, addresses "
+    "and the way of the KV cache are then those of another system.",
     link=_DPD,
     level=Level.WARNING,
 )  # fmt: skip
 def raw_override(environment: Environment, _: Context) -> Iterator[Problem]:
-    """Name every derived field that a raw field changes."""
+    """Refuse fields that the file has a word for, and name every other derived field that a raw field changes."""
     for path, endpoint in _endpoints(environment):
-        for place, ours, theirs in _changed(_derived(environment, endpoint), endpoint.raw.spec):
+        derived = _derived(environment, endpoint)
+        said: set[tuple[str, ...]] = set()
+        for place, word, ours, theirs in _worded(operator().raw_words, derived, endpoint.raw.spec) if derived else ():
+            if ours != theirs:
+                said.add(place)
+                nothing = word.startswith("nothing")
+                yield Problem(
+                    path=f"{path}.raw.spec.{dotted(place)}",
+                    message=f"is set by {word}" if nothing else f"is {word}, which the checks read",
+                    value=theirs if isinstance(theirs, str | int | float | bool) else None,
+                    fix="remove it" if nothing else f"remove it, and set {word}",
+                    level=Level.ERROR,
+                )
+        for place, ours, theirs in _changed(derived, endpoint.raw.spec):
+            if any(place[: len(other)] == other for other in said):
+                continue
             several = isinstance(ours, list | dict)
             yield Problem(
                 path=f"{path}.raw.spec.{dotted(place)}",
@@ -267,6 +283,19 @@ def _inside(place: tuple[str | int, ...], content: Any) -> tuple[tuple[str | int
         found.append(part)
         content = known
     return tuple(found), content
+
+
+def _worded(words: Any, ours: Any, theirs: Any, place: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str, Any, Any]]:
+    """Raw fields that stand in the tree of words: place, word, what is derived and what is raw, without what both agree on."""
+    if isinstance(words, dict) and ours is None and "" in words:
+        words = words[""]
+    if isinstance(words, str):
+        both = isinstance(ours, dict) and isinstance(theirs, dict)
+        yield place, words, {key: ours.get(key) for key in theirs} if both else ours, theirs
+    elif isinstance(theirs, dict):
+        for key in theirs:
+            if key in words:
+                yield from _worded(words[key], ours.get(key) if isinstance(ours, dict) else None, theirs[key], (*place, str(key)))
 
 
 def _changed(ours: Any, theirs: Any, place: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any, Any]]:

@@ -21,6 +21,41 @@ SECOND = {
     "kv": {"buffer_gib": 8, "cpu_tier": True, "shared_tier": "tiered_storage"},
 }  # fmt: skip
 E = "endpoints[0]."
+HUGE_PAGES = {"hugepages-2Mi": "5120Mi"}
+BEHIND_THE_CHECKS: dict[str, dict[str, Any]] = {
+    "endpointName": {"endpointName": "other"},
+    "instanceType": {"instanceType": "ml.g5.xlarge"},
+    "invocationEndpoint": {"invocationEndpoint": "v1/embeddings"},
+    "modelSourceConfig.s3Storage": {"modelSourceConfig": {"s3Storage": {"bucketName": "other"}}},
+    "loadBalancer.healthCheckPath": {"loadBalancer": {"healthCheckPath": "/ping"}},
+    "kvCacheSpec.enableL1Cache": {"kvCacheSpec": {"enableL1Cache": False}},
+    "kvCacheSpec.l2CacheSpec": {"kvCacheSpec": {"l2CacheSpec": {"l2CacheBackend": "redis", "l2CacheLocalUrl": "redis://a:1"}}},
+    "kvCacheSpec.cacheConfigFile": {"kvCacheSpec": {"cacheConfigFile": "/tmp/lmcache.yaml"}},
+    "intelligentRoutingSpec.enabled": {"intelligentRoutingSpec": {"enabled": False}},
+    "intelligentRoutingSpec.routingStrategy": {"intelligentRoutingSpec": {"routingStrategy": "kvaware"}},
+    "replicas": {"replicas": 0},
+    "autoScalingSpec": {"autoScalingSpec": {"maxReplicaCount": 100}},
+    "pdSpec.routingThreshold": {"pdSpec": {"routingThreshold": 2147483647}},
+    "pdSpec.topologySpec.sameAZ": {"pdSpec": {"topologySpec": {"sameAZ": False}}},
+    "pdSpec.topologySpec.availabilityZone": {"pdSpec": {"topologySpec": {"availabilityZone": "us-east-2b"}}},
+    "pdSpec.autoScalingSpec.prefillAutoScaling": {"pdSpec": {"autoScalingSpec": {"prefillAutoScaling": {"pollingInterval": 15}}}},
+    "pdSpec.autoScalingSpec.decodingAutoScaling": {"pdSpec": {"autoScalingSpec": {"decodingAutoScaling": {"maxReplicaCount": 1000}}}},
+    "pdSpec.prefillSpec.replicas": {"pdSpec": {"prefillSpec": {"replicas": 9}}},
+    "pdSpec.decodingSpec.args": {"pdSpec": {"decodingSpec": {"args": ["--api-key", "x"]}}},
+    "pdSpec.decodingSpec.nodeSelector": {"pdSpec": {"decodingSpec": {"nodeSelector": {"topology.kubernetes.io/zone": "us-east-2b"}}}},
+    "pdSpec.decodingSpec.resources.limits.memory": {"pdSpec": {"decodingSpec": {"resources": {"limits": {"memory": "1Gi"}}}}},
+    "pdSpec.decodingSpec.resources.limits.vpc.amazonaws.com/efa": {
+        "pdSpec": {"decodingSpec": {"resources": {"limits": {"vpc.amazonaws.com/efa": "0"}}}}
+    },
+    "worker.image": {"worker": {"image": "example.com/vllm:latest"}},
+    "worker.command": {"worker": {"command": ["sleep", "infinity"]}},
+    "worker.args": {"worker": {"args": []}},
+    "worker.environmentVariables": {"worker": {"environmentVariables": []}},
+    "tlsConfig.tlsCertificateOutputS3Uri": {"tlsConfig": {"tlsCertificateOutputS3Uri": "s3://other"}},
+    "maxDeployTimeInSeconds": {"maxDeployTimeInSeconds": 60},
+    "tags": {"tags": []},
+}
+"""Legal raw fields that make another system than the one that was checked, by the place that is named."""
 
 WRONG: list[tuple[str, dict[str, Any], str, Level]] = [
     ("OPR001", {E + "routing.strategy": "kv_aware"}, E + "routing.strategy", Level.ERROR),
@@ -47,8 +82,8 @@ WRONG: list[tuple[str, dict[str, Any], str, Level]] = [
     ("OPR007", {E + "raw.spec": {"nodeAffinity": {}}}, E + "raw.spec", Level.ERROR),
     ("OPR007", {E + "raw.spec": {"kvCacheSpec": {"enableL2Cache": True}}}, E + "raw.spec.kvCacheSpec", Level.ERROR),
     ("OPR007", {E + "raw.spec": {"worker": None}}, E + "raw.spec", Level.ERROR),
-    ("OPR008", {E + "raw.spec": {"pdSpec": {"routingThreshold": 1}}}, E + "raw.spec.pdSpec.routingThreshold", Level.WARNING),
-    ("OPR008", {E + "raw.spec": {"worker": {"args": []}}}, E + "raw.spec.worker.args", Level.WARNING),
+    ("OPR008", {E + "raw.spec": {"metrics": {"enabled": False}}}, E + "raw.spec.metrics.enabled", Level.WARNING),
+    *(("OPR008", {E + "raw.spec": spec}, f"{E}raw.spec.{place}", Level.ERROR) for place, spec in BEHIND_THE_CHECKS.items()),
     ("OPR009", {E + "decode.autoscaling": SCALED | {"min_replicas": 0}}, E + "decode.autoscaling.min_replicas", Level.ERROR),
     ("OPR009", {E + "prefill.autoscaling": SCALED | {"min_replicas": 0}}, E + "prefill.autoscaling.min_replicas", Level.WARNING),
     ("OPR009", {E + "prefill.autoscaling": {"min_replicas": 1, "max_replicas": 1}}, E + "prefill.autoscaling", Level.ERROR),
@@ -97,6 +132,12 @@ RIGHT: list[tuple[str, dict[str, Any]]] = [
     ("OPR007", {E + "raw.spec": {"loadBalancer": {"idleTimeoutSeconds": 4000}}}),
     ("OPR007", {E + "raw.spec": {"dataCapture": {"s3Uri": "s3://bucket/x", "modelPod": {"enabled": True}}}}),
     ("OPR008", {E + "raw.spec": {"loadBalancer": {"idleTimeoutSeconds": 600}, "pdSpec": {"routingThreshold": 4096}}}),
+    ("OPR008", {E + "raw.spec": {"worker": {"requestLimits": {"maxConcurrentRequests": 64}}, "modelSourceConfig": {"prefetchEnabled": True}}}),
+    ("OPR008", {E + "raw.spec": {"pdSpec": {"prefillSpec": {"resources": {"requests": HUGE_PAGES, "limits": HUGE_PAGES}}}}}),
+    (
+        "OPR008",
+        {E + "prefill.autoscaling": SCALED, E + "raw.spec": {"pdSpec": {"autoScalingSpec": {"prefillAutoScaling": {"pollingInterval": 15}}}}},
+    ),
     ("OPR009", {E + "prefill.autoscaling": SCALED}),
     ("OPR010", {E + "prefill.autoscaling": SCALED | {"cloudwatch": [CLOUDWATCH | {"period_seconds": 30}]}}),
     ("OPR010", {E + "prefill.autoscaling": SCALED | {"cloudwatch": [CLOUDWATCH | {"period_seconds": 120}]}}),
