@@ -27,6 +27,11 @@ def words(table: str) -> tuple[str, ...]:
     return tuple(cast("list[str]", yaml_table("runtime_versions")[table]))
 
 
+def switches() -> dict[str, dict[str, Any]]:
+    """Variables that turn hardware off: ``bad`` is the truth value that does, ``effect`` is what happens then."""
+    return cast("dict[str, dict[str, Any]]", yaml_table("runtime_versions")["switches"])
+
+
 def huge_pages() -> dict[str, Any]:
     """``variable``, ``resource`` and ``amount`` of EFA's huge pages."""
     return cast("dict[str, Any]", yaml_table("runtime_versions")["huge_pages"])

@@ -42,6 +42,11 @@ def reasons(table: str) -> dict[str, str]:
     return {f"--{name}": str(text) for name, text in yaml_table("vllm_flags")[table].items()}
 
 
+def refused_values() -> dict[str, dict[str, str]]:
+    """Values that break the endpoint, by flag, with the reason."""
+    return {f"--{name}": values for name, values in yaml_table("vllm_flags")["refused_values"].items()}
+
+
 def named(table: str) -> frozenset[str]:
     """``multiply_gpus`` or ``same_in_both_roles``."""
     return frozenset(f"--{name}" for name in cast("list[str]", yaml_table("vllm_flags")[table]))

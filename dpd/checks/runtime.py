@@ -92,11 +92,14 @@ def managed(environment: Environment, _: Context) -> Iterator[Problem]:
     seen_in=("https://github.com/LMCache/LMCache/issues/2511",),
 )  # fmt: skip
 def refused(environment: Environment, _: Context) -> Iterator[Problem]:
-    """Refuse flags that the operator owns, and flags that stop the server from being reachable."""
-    reasons = vllm_flags.reasons("refused")
+    """Refuse flags that the operator owns, and flags or values with which nothing useful is served."""
+    reasons, values = vllm_flags.reasons("refused"), vllm_flags.refused_values()
     for path, _endpoint, _role, argument in _arguments(environment):
+        chosen = next((value for value in argument.values if value in values.get(argument.base, {})), None)
         if argument.base in reasons:
             yield Problem(path=path, message=reasons[argument.base], value=argument.flag, fix="remove it")
+        elif chosen:
+            yield Problem(path=path, message=values[argument.base][chosen], value=f"{argument.flag} {chosen}", fix="remove it")
 
 
 @check(

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from dpd.catalog.runtime_versions import huge_pages, interfaces, words
+from dpd.catalog.runtime_versions import huge_pages, interfaces, switches, words
 
 _FALSE = frozenset({"", "0", "false", "no", "off"})
 
@@ -26,6 +26,8 @@ def without_efa(variables: Mapping[str, str], efa_devices: int) -> Iterator[Faul
         if provider in words("tcp_providers"):
             if efa_devices:
                 yield Fault(name, f"sends everything over {provider} although the pod has {efa_devices} EFA devices", "remove the variable")
+        elif efa_devices and name == "FI_PROVIDER" and provider != "efa":
+            yield Fault(name, f"lets libfabric choose something else than the pod's {efa_devices} EFA devices", "remove the variable")
         elif not efa_devices:
             yield Fault(
                 name,
@@ -74,12 +76,23 @@ def socket_interface(value: str) -> Iterator[Fault]:
         )
 
 
+def hardware_off(variables: Mapping[str, str]) -> Iterator[Fault]:
+    """Switches that leave EFA or NVLink unused."""
+    for name, switch in switches().items():
+        if name in variables and (variables[name].lower() not in _FALSE) is switch["bad"]:
+            yield Fault(name, str(switch["effect"]), "remove the variable")
+
+
 def tcp_backend(variables: Mapping[str, str], efa_devices: int) -> Iterator[Fault]:
     """NIXL must use libfabric on EFA: UCX has no EFA transport that moves KV between GPUs, and falls back to TCP."""
     for name in words("backend_variables"):
         chosen = variables.get(name, "")
-        if efa_devices and "UCX" in chosen.upper() and "LIBFABRIC" not in chosen.upper():
-            yield Fault(name, "chooses NIXL's UCX backend, which does not use EFA here", "remove the variable, or say LIBFABRIC")
+        if efa_devices and name in variables and "LIBFABRIC" not in chosen.upper():
+            yield Fault(
+                name,
+                f"makes NIXL do without libfabric, and {chosen or 'nothing'} does not use EFA",
+                "remove the variable, or say LIBFABRIC",
+            )
 
 
 def advertised_address(variables: Mapping[str, str]) -> Iterator[Fault]:
@@ -98,6 +111,7 @@ def all_faults(variables: Mapping[str, str], *, efa_devices: int, huge_pages_req
     yield from without_efa(variables, efa_devices)
     yield from huge_pages_without_request(variables, huge_pages_requested)
     yield from tcp_backend(variables, efa_devices)
+    yield from hardware_off(variables)
     yield from advertised_address(variables)
     if "NCCL_SOCKET_IFNAME" in variables:
         yield from socket_interface(variables["NCCL_SOCKET_IFNAME"])

@@ -34,6 +34,32 @@ WRONG: list[tuple[str, dict[str, Any], str, Level]] = [
     ("RUN006", {ARGS: ["--dtype", "half"]}, ARGS + "[0]", Level.ERROR),
     ("RUN006", {ARGS: ["--dtype", "half"], E + "decode.extra_args": ["--dtype", "bfloat16"]}, ARGS + "[0]", Level.ERROR),
     ("RUN006", {E + "decode.extra_args": ["--seed", "1", "-q", "fp8"]}, E + "decode.extra_args[2]", Level.ERROR),
+    ("RUN002", {ARGS: ["--num-gpu-blocks-override", "1"]}, ARGS + "[0]", Level.ERROR),
+    ("RUN002", {ARGS: ["--kv-cache-memory-bytes=1"]}, ARGS + "[0]", Level.ERROR),
+    ("RUN003", {ARGS: ["--kv_offloading_size", "10"]}, ARGS + "[0]", Level.ERROR),
+    ("RUN003", {ARGS: ["--skip-tokenizer-init"]}, ARGS + "[0]", Level.ERROR),
+    ("RUN003", {ARGS: ["--load-format", "dummy"]}, ARGS + "[0]", Level.ERROR),
+    ("RUN003", {ARGS: ["--load-format=dummy"]}, ARGS + "[0]", Level.ERROR),
+    ("RUN003", {ARGS: ["--runner", "pooling"]}, ARGS + "[0]", Level.ERROR),
+    ("RUN003", {ARGS: ["--dtype", "float32"]}, ARGS + "[0]", Level.ERROR),
+    ("RUN003", {ARGS: ["--distributed-executor-backend", "ray"]}, ARGS + "[0]", Level.ERROR),
+    ("RUN007", {ENV: {"CUDA_VISIBLE_DEVICES": "0"}}, ENV + ".CUDA_VISIBLE_DEVICES", Level.ERROR),
+    ("RUN007", {ENV: {"LMCACHE_REMOTE_URL": "redis://a:1"}}, ENV + ".LMCACHE_REMOTE_URL", Level.ERROR),
+    *(
+        ("RUN008", {ENV: {name: value}}, f"{ENV}.{name}", Level.ERROR)
+        for name, value in (
+            ("FI_PROVIDER", "^efa"),
+            ("FI_PROVIDER", "efa,tcp"),
+            ("FI_PROVIDER", "efa;ofi_rxm"),
+            ("FI_PROVIDER", "verbs"),
+            ("FI_PROVIDER", ""),
+            ("FI_EFA_USE_DEVICE_RDMA", "0"),
+            ("FI_EFA_USE_DEVICE_RDMA", "false"),
+            ("NCCL_P2P_DISABLE", "1"),
+            ("LMCACHE_NIXL_BACKENDS", "POSIX"),
+            ("LMCACHE_NIXL_BACKENDS", ""),
+        )
+    ),
     ("RUN007", {ENV: {"PYTHONHASHSEED": "1"}}, ENV + ".PYTHONHASHSEED", Level.ERROR),
     ("RUN007", {ENV: {"PD_BUFFER_SIZE": "1"}}, ENV + ".PD_BUFFER_SIZE", Level.ERROR),
     ("RUN007", {ENV: {"PYTHONHASHSEED": {"secret": "a", "key": "b"}}}, ENV + ".PYTHONHASHSEED", Level.ERROR),
@@ -72,6 +98,8 @@ RIGHT: list[tuple[str, dict[str, Any]]] = [
     ("RUN006", {ARGS: ["--enforce-eager"]}),
     ("RUN007", {ENV: {"PYTHONHASHSEED": "0", "LMCACHE_CHUNK_SIZE": "256", "VLLM_LOGGING_LEVEL": "DEBUG"}}),
     ("RUN008", {ENV: {"FI_PROVIDER": "efa", "FI_EFA_USE_HUGE_PAGE": "0", "NCCL_DEBUG": "INFO"}}),
+    ("RUN008", {ENV: {"FI_PROVIDER": "EFA", "FI_EFA_USE_DEVICE_RDMA": "1", "NCCL_P2P_DISABLE": "0"}}),
+    ("RUN003", {ARGS: ["--load-format", "safetensors", "--dtype", "bfloat16", "--runner", "generate"]}),
     (
         "RUN008",
         {
