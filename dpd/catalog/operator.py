@@ -30,8 +30,8 @@ class Operator:
     known_texts: list[dict[str, str]]
     metrics: dict[str, str]
     raw_words: dict[str, Any]
-    """A tree of the resource's fields; its leaves are the words of the environment file that say the same. An empty key is the word for all that
-    stands beside it, where the file says nothing of it: a scaler with one raw field has defaults for the others."""
+    """A tree of the resource's fields; its leaves are the words of the environment file that say the same. An empty key is
+    the word for all that stands beside it, where the file says nothing of it: a scaler with one raw field has defaults for the others."""
     newer_fields: dict[str, str]
     sources: list[str]
 

@@ -74,6 +74,7 @@ def _known_need(environment: Environment, _: Context) -> Iterator[Problem]:
     "ADR003", "Networks do not overlap by half",
     why="A subnet lies inside one network of its VPC, and subnets never overlap. CloudFormation finds out halfway through the stack.",
     link=_SUBNETS,
+    binding=True,
 )  # fmt: skip
 def _overlap(environment: Environment, _: Context) -> Iterator[Problem]:
     found = _networks(environment)
@@ -127,6 +128,7 @@ def _made(environment: Environment) -> SubnetPlan | str | None:
     "ADR005", "The VPC has room for its subnets",
     why="Public and control-plane subnets are cut out of vpc_cidr, beside the GPU subnet where that lies inside.",
     link=_SUBNETS,
+    binding=True,
 )  # fmt: skip
 def _room(environment: Environment, _: Context) -> Iterator[Problem]:
     plan = _made(environment)

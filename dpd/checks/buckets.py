@@ -82,6 +82,7 @@ def _fault(name: str) -> str:
     why="S3 refuses the name when the bucket is made, in the middle of a deployment; an adopted name that it refuses belongs to no general "
     "purpose bucket (directory buckets, access point aliases).",
     link=_NAMES,
+    binding=True,
 )
 def accepted_names(environment: Environment, _: Context) -> Iterator[Problem]:
     """Check adopted and made bucket names against S3's naming rules."""

@@ -233,6 +233,7 @@ def known_add_ons(environment: Environment, _: Context) -> Iterator[Problem]:
     "do not "
     "name the version.",
     link="https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-model-deployment-setup.html",
+    binding=True,
 )
 def add_on_versions(environment: Environment, _: Context) -> Iterator[Problem]:
     """Check form, floor and Kubernetes version of every changed version."""
@@ -499,6 +500,7 @@ def operator_region(environment: Environment, _: Context) -> Iterator[Problem]:
     why="HyperPod's health monitoring agent and the EFA device plugin come from accounts that differ by Region. Without the first, failed "
     "nodes stay; without the second, there is no EFA.",
     link=_HELM,
+    binding=True,
 )
 def agent_images(environment: Environment, _: Context) -> Iterator[Problem]:
     """Ask for a repository where no account is known for the Region."""

@@ -41,6 +41,7 @@ def _unsupported(instance: Instance) -> bool:
     why="Everything that is derived from a type (EFA devices, GPU memory, addresses) would be 0 for a type nobody knows, and a pod "
         "without EFA devices moves its KV over TCP without saying so.",
     link=_TYPES,
+    binding=True,
     seen_in=("https://github.com/skypilot-org/skypilot/pull/5318", "https://github.com/awslabs/ai-on-eks/issues/320"),
 )  # fmt: skip
 def _known_type(environment: Environment, _: Context) -> Iterator[Problem]:

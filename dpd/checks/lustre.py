@@ -41,6 +41,7 @@ def _throughput(lustre: Lustre | None) -> int | None:
     "A Lustre file system is either made or adopted",
     why="Capacity and throughput cost money and have no default; together with `existing` one of the two would be ignored.",
     link=_CONFIGURATION,
+    binding=True,
 )
 def one_way(environment: Environment, _: Context) -> Iterator[Problem]:
     """Ask for all of the sizes, or for `existing` alone."""

@@ -74,6 +74,7 @@ def role_containers(environment: Environment, _: Context) -> Iterator[Problem]:
     why="These names are made of app, environment, account and Region. CloudFormation meets the service's limit only when it makes "
     "the resource, and then rolls the stack back.",
     link="https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html",
+    binding=True,
 )
 def made_names(environment: Environment, _: Context) -> Iterator[Problem]:
     """Measure every name that an environment makes in AWS, and say which of them leaves least room."""
@@ -103,6 +104,7 @@ def made_names(environment: Environment, _: Context) -> Iterator[Problem]:
     "the endpoint that is applied last takes the other's traffic. The name alone is the folder of an endpoint's manifests, its stack "
     "output and its name in reports.",
     link=_KUBERNETES,
+    binding=True,
     seen_in=("https://github.com/cdk8s-team/cdk8s/issues/3270", "https://github.com/cdk8s-team/cdk8s-core/issues/761"),
 )
 def unique_objects(environment: Environment, _: Context) -> Iterator[Problem]:
@@ -322,6 +324,7 @@ def tags(environment: Environment, _: Context) -> Iterator[Problem]:
     why="The volume behind a namespace's claim is called <app>-<environment>-<namespace>-lustre; "
     "the manifest cannot be made when it is too long.",
     link=_KUBERNETES,
+    binding=True,
 )
 def lustre_volumes(environment: Environment, _: Context) -> Iterator[Problem]:
     """Measure the name of the volume of every namespace that reads from Lustre."""

@@ -34,6 +34,7 @@ def public_registry(repository: str) -> str | None:
     "A network is either made or adopted, with all its keys",
     why="Half a network cannot be made, and keys beside `existing` would be ignored without a word.",
     link=_EKS,
+    binding=True,
 )
 def one_way(environment: Environment, _: Context) -> Iterator[Problem]:
     """Ask for all keys of a VPC to make, or for `existing` alone."""

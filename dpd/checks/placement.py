@@ -125,6 +125,7 @@ def _control_plane(environment: Environment, _: Context) -> Iterator[Problem]:
     "PLC005", "A role's group exists",
     why="The group's name becomes the node selector of the role's pods; a name that no node carries leaves them Pending.",
     link=_GROUPS,
+    binding=True,
 )  # fmt: skip
 def _group_exists(environment: Environment, _: Context) -> Iterator[Problem]:
     known = ", ".join(environment.cluster.groups)

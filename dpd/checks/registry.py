@@ -45,7 +45,8 @@ class Check:
     """A rule with what ``dpd explain`` says about it.
 
     ``why`` says what happens on a real cluster when the rule is broken; ``link`` is the document that states the
-    rule; ``seen_in`` are public reports of people who met the failure.
+    rule; ``seen_in`` are public reports of people who met the failure. A ``binding`` rule cannot be acknowledged: of a
+    file that breaks it nothing can be built.
     """
 
     id: str
@@ -56,6 +57,7 @@ class Check:
     family: str
     rule: Rule
     seen_in: tuple[str, ...] = ()
+    binding: bool = False
 
     def findings(self, environment: Environment, context: Context) -> Iterator[Finding]:
         """Run the rule."""
@@ -78,14 +80,16 @@ class Check:
 _CHECKS: Final[dict[str, Check]] = {}
 
 
-def check(id: str, title: str, *, why: str, link: str, level: Level = Level.ERROR, seen_in: tuple[str, ...] = ()) -> Callable[[Rule], Rule]:
+def check(
+    id: str, title: str, *, why: str, link: str, level: Level = Level.ERROR, seen_in: tuple[str, ...] = (), binding: bool = False
+) -> Callable[[Rule], Rule]:
     """Register a rule. Raises ``ValueError`` when the id is taken."""
 
     def register(rule: Rule) -> Rule:
         if id in _CHECKS:
             raise ValueError(f"two checks are called {id}")
         family = rule.__module__.rsplit(".", 1)[-1]
-        _CHECKS[id] = Check(id=id, title=title, level=level, why=why, link=link, family=family, rule=rule, seen_in=seen_in)
+        _CHECKS[id] = Check(id, title, level, why, link, family, rule, seen_in, binding)
         return rule
 
     return register
@@ -111,19 +115,26 @@ def run(environment: Environment, context: Context) -> list[Finding]:
 
 def acknowledged(environment: Environment, findings: list[Finding]) -> list[Finding]:
     """Mark the findings that the file accepts, and report acknowledgements that accept nothing."""
+    _load()
+    binding = {known.id for known in _CHECKS.values() if known.binding} & {finding.id for finding in findings}
     used: set[int] = set()
     result = []
     for finding in findings:
-        accepting = [i for i, entry in enumerate(environment.acknowledge) if entry.id == finding.id and entry.path in (None, finding.path)]
+        accepting = [
+            index
+            for index, entry in enumerate(environment.acknowledge)
+            if entry.id == finding.id and entry.id not in binding and entry.path in (None, finding.path)
+        ]
         used.update(accepting)
         result.append(replace(finding, acknowledged=environment.acknowledge[accepting[0]].reason) if accepting else finding)
     for index, entry in enumerate(environment.acknowledge):
         if index not in used:
+            occurs = entry.id in binding
             result.append(
                 UNUSED_ACKNOWLEDGEMENT.finding(
                     f"acknowledge[{index}]",
-                    "accepts a finding that does not occur",
-                    "remove the entry, or correct its id or path",
+                    "accepts a finding with which nothing can be built" if occurs else "accepts a finding that does not occur",
+                    "correct the file and remove the entry" if occurs else "remove the entry, or correct its id or path",
                     value=entry.id,
                 )
             )

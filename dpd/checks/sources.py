@@ -41,6 +41,7 @@ def _volumes(environment: Environment) -> Iterator[tuple[str, Endpoint, VolumeSo
     "Weights on Lustre have a Lustre file system",
     why="The claim that the pods mount has no volume behind it; they wait for it, scheduled nowhere, while the nodes are billed.",
     link=_DEPLOY,
+    binding=True,
 )
 def lustre_exists(environment: Environment, _: Context) -> Iterator[Problem]:
     """Refuse a Lustre source in an environment without Lustre."""

@@ -87,7 +87,7 @@ UNUSED_ACKNOWLEDGEMENT: Final = Fault(
     "ACK001",
     "Every acknowledgement accepts something",
     "An acknowledgement that matches no finding is either misspelled, so that the finding still stops the synth, or left over, so that "
-    "it would hide the finding when it comes back.",
+    "it would hide the finding when it comes back. Some findings cannot be accepted: nothing can be built of such a file.",
     link="docs/checks.md",
     level=Level.WARNING,
 )
