@@ -1,5 +1,6 @@
 """Around a synthesis: which environments take part, and what is done with its result."""
 
+import json
 import re
 import sys
 from collections.abc import Sequence
@@ -18,13 +19,26 @@ _PLACEHOLDER: Final = re.compile(r"[\w.-]{0,40}dummy[\w.-]{0,40}", re.IGNORECASE
 
 def finish(app: cdk.App, stages: Sequence[EnvironmentStage]) -> int:
     """Synthesize, write the manifests beside the templates, and refuse what must not be deployed. Returns the exit code."""
-    outdir = Path(app.synth().directory)
+    try:
+        outdir = Path(app.synth().directory)
+    except RuntimeError as error:
+        if "ValidationFailed" not in str(error):
+            raise
+        print(f"Error: {'; '.join(_refused(Path(app.outdir)))}", file=sys.stderr)
+        return 1
     for stage in stages:
         render.write(stage.rendered, outdir / MANIFESTS)
     found = [problem for stage in stages for problem in unfit(Path(stage.outdir))]
     for problem in found:
         print(f"Error: {problem}", file=sys.stderr)
     return 1 if found else 0
+
+
+def _refused(folder: Path) -> list[str]:
+    """Why CDK's own validation refuses an assembly, and where."""
+    report = json.loads((folder / "validation-report.json").read_text(encoding="utf-8"))
+    violations = [violation for plugin in report["pluginReports"] for violation in plugin["violations"]]
+    return [f"{violation['description']} ({violation['violatingConstructs'][0]['constructPath']})" for violation in violations]
 
 
 def unfit(folder: Path) -> list[str]:

@@ -15,6 +15,11 @@ def node_security_groups() -> int:
     return int(yaml_table("limits")["node_security_groups"]["most"])
 
 
+def stack_outputs() -> int:
+    """Most outputs of a CloudFormation stack."""
+    return int(yaml_table("limits")["stack_outputs"]["most"])
+
+
 def custom_resource_seconds() -> int:
     """Most seconds that CloudFormation waits for a custom resource."""
     return int(yaml_table("limits")["custom_resource_seconds"]["most"])

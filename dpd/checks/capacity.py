@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from dpd.catalog import instances, serving
+from dpd.catalog import instances, limits, serving
 from dpd.catalog.instances import Instance
 from dpd.checks.registry import Context, Problem, check
 from dpd.environment.cluster import InstanceGroup
@@ -21,6 +21,9 @@ _SYSTEM_REPORT: Final = "https://github.com/awslabs/ai-on-sagemaker-hyperpod/iss
 _SYSTEM_NODES: Final = 2
 _CLUSTER_PODS: Final = 2
 """CoreDNS. The pods that AWS counts for the operator include cert-manager, metrics-server and the CSI controllers (derived)."""
+
+OUTPUTS_OF_AN_ENDPOINT: Final = 2
+"""Its URL, and the command that prints its load balancer."""
 
 Pods = Callable[[RoleOnGpus], int]
 
@@ -325,3 +328,17 @@ def _different_nodes(environment: Environment, _: Context) -> Iterator[Problem]:
             message = f"both roles are in group {both[0].placed.role.group}, so their pods {certain} a node: {text}"
             fix = "give each role a group of its own, or all GPUs of a node"
             yield Problem(f"{path}.decode.group", message, fix, both[0].placed.role.group, "two nodes")
+
+
+@check(
+    "CAP011", "The endpoints of an environment fit one stack",
+    why="Each endpoint has outputs of its own, and CloudFormation refuses a template with more than it allows in all.",
+    link="https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/cloudformation-limits.html",
+)  # fmt: skip
+def _one_stack(environment: Environment, _: Context) -> Iterator[Problem]:
+    count, limit = len(environment.endpoints), limits.stack_outputs()
+    most = limit // OUTPUTS_OF_AN_ENDPOINT
+    if count > most:
+        needed = count * OUTPUTS_OF_AN_ENDPOINT
+        message = f"{count} endpoints x {OUTPUTS_OF_AN_ENDPOINT} outputs = {needed}; a stack has at most {limit}"
+        yield Problem("endpoints", message, "move some of them to a second environment with a cluster of its own", count, f"{most}")

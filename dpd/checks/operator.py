@@ -438,3 +438,24 @@ def shared_tier(environment: Environment, _: Context) -> Iterator[Problem]:
                 value=tier,
                 fix=f"use rediss://{tier.removeprefix('redis://')}",
             )
+
+
+@check(
+    "OPR014", "The operator decides how pods are replaced",
+    why="Its resource has no field for a rolling update, and AWS documents no strategy. Where a new pod starts before the old one goes, "
+    "a group without a spare node holds the update up until somebody deletes a pod.",
+    link=_DPD,
+    level=Level.WARNING,
+    seen_in=("https://github.com/defilantech/LLMKube/issues/192",),
+)  # fmt: skip
+def rollout(environment: Environment, _: Context) -> Iterator[Problem]:
+    """Warn of a setting that does not reach the pods."""
+    for path, endpoint in _endpoints(environment):
+        for name, role in endpoint.roles:
+            if role.max_surge:
+                yield Problem(
+                    path=f"{path}.{name}.max_surge",
+                    message="reaches no pod: InferenceEndpointConfig has no field for it",
+                    value=role.max_surge,
+                    fix="leave it out; to change a model without a gap, add a second endpoint and move the clients",
+                )

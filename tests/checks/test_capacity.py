@@ -24,6 +24,11 @@ def second(**changes: Any) -> dict[str, Any]:
     return {f"{PREFILL}.tensor_parallel": 4, f"{DECODE}.tensor_parallel": 4, "endpoints[1]": other}
 
 
+def many(count: int) -> list[dict[str, Any]]:
+    """So many endpoints."""
+    return [{**base()["endpoints"][0], "name": f"llama-{index}"} for index in range(count)]
+
+
 def scaling(low: int, high: int) -> dict[str, Any]:
     return {f"{PREFILL}.autoscaling": {"min_replicas": low, "max_replicas": high}}
 
@@ -57,6 +62,7 @@ def scaling(low: int, high: int) -> dict[str, Any]:
         ("CAP005", f"{DECODE}.max_surge", {**second(), f"{DECODE}.max_surge": 1}, {**second(), f"{DECODE}.max_surge": 1, D_COUNT: 2}),
         ("CAP006", f"{PREFILL}.autoscaling.max_replicas", scaling(1, 2), {**scaling(1, 2), P_COUNT: 2}),
         ("CAP006", f"{PREFILL}.autoscaling.max_replicas", scaling(1, 3), scaling(1, 1)),
+        ("CAP011", "endpoints", {"endpoints": many(101)}, {"endpoints": many(100)}),
         ("CAP007", "cluster.groups", {f"{SYSTEM}.instance_type": "ml.c7g.4xlarge"}, {f"{SYSTEM}.instance_type": "ml.c6i.4xlarge"}),
         ("CAP007", "cluster.groups", {SYSTEM: REMOVE}, {}),
         ("CAP007", "cluster.groups", {f"{SYSTEM}.count": 0}, {f"{SYSTEM}.count": 2}),

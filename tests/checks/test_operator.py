@@ -116,6 +116,7 @@ WRONG: list[tuple[str, dict[str, Any], str, Level]] = [
     ),
     ("OPR013", {E + "kv.shared_tier": "tiered_storage", "endpoints[1]": SECOND}, E + "kv.shared_tier", Level.WARNING),
     ("OPR013", {E + "kv.shared_tier": "redis://cache:6379"}, E + "kv.shared_tier", Level.WARNING),
+    ("OPR014", {E + "decode.max_surge": 1, "cluster.groups.decode.count": 2}, E + "decode.max_surge", Level.WARNING),
 ]  # fmt: skip
 
 RIGHT: list[tuple[str, dict[str, Any]]] = [
@@ -125,6 +126,7 @@ RIGHT: list[tuple[str, dict[str, Any]]] = [
     ("OPR002", {E + "routing.strategy": "kv_aware", E + "image": KV_IMAGE | {"vllm": "0.11.1", "lmcache": "0.3.9"}}),
     ("OPR003", {E + "raw": {"spec": {"inferenceGateway": {"enabled": False}}, "unknown_fields_reason": "operator 3.6"}}),
     ("OPR004", {E + "prefill.replicas": 2}),
+    ("OPR014", {E + "decode.max_surge": 0}),
     ("OPR004", {E + "decode.autoscaling": SCALED}),
     ("OPR005", {E + "prefill.replicas": 2, E + "routing.strategy": "round_robin"}),
     ("OPR006", {E + "raw.spec": {"loadBalancer": {"routingAlgorithm": "round_robin"}}}),

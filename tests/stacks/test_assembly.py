@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aws_cdk import App, Validations
+from aws_cdk import App, CfnOutput, Stack, Validations
 from cdk_nag import AwsSolutionsChecks
 from cfnlint.api import ManualArgs, lint
 
 from charts.render import render_all
 from dpd.environment.names import PARTS, Names
-from stacks.assembly import unfit
+from stacks.assembly import finish, unfit
 from stacks.stage import EnvironmentStage
 from tests.stacks.conftest import ENVIRONMENTS, Whole, context, environments
 from tests.support import ROOT
@@ -70,6 +70,15 @@ def test_a_placeholder_is_refused(tmp_path: Path) -> None:
     assert unfit(tmp_path) == ["a.template.json holds 'dummy1a', a placeholder"]
     (tmp_path / "a.template.json").write_text('{"Resources": {"S": {"AvailabilityZoneId": "use2-az1"}}}', encoding="utf-8")
     assert unfit(tmp_path) == []
+
+
+def test_what_cdk_refuses_is_said_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    app = App(outdir=str(tmp_path), context=context(), analytics_reporting=False)
+    stack = Stack(app, "Many")
+    for index in range(201):
+        CfnOutput(stack, f"Output{index}", value="a")
+    assert finish(app, []) == 1
+    assert "Template has 201 outputs, maximum is 200 (Many)" in capsys.readouterr().err
 
 
 def test_a_template_that_is_too_large_is_refused(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from dpd.checks.capacity import OUTPUTS_OF_AN_ENDPOINT
 from stacks.assembly import MANIFESTS
 from tests.stacks.conftest import Whole, changed
 from tests.stacks.support import Template
@@ -96,6 +97,7 @@ def test_endpoints_with_names_that_differ_in_a_dash_do_not_collide() -> None:
     template = serving({"endpoints": both})
     assert len([bodies for bodies in objects(template).values() if bodies[0]["kind"] == "InferenceEndpointConfig"]) == 2
     assert len([name for name in template.content["Outputs"] if "Url" in name]) == 2
+    assert len(template.content["Outputs"]) == 2 * OUTPUTS_OF_AN_ENDPOINT
 
 
 def test_other_outputs_that_users_look_for() -> None:
