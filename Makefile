@@ -25,7 +25,7 @@ $(STAMP): requirements.lock package-lock.json pyproject.toml
 	ln -sf ../../node_modules/.bin/cdk $(BIN)/cdk
 	@touch $(STAMP)
 
-synth: setup  ## Synthesize every environment, warnings are errors
+synth: setup  ## Check and synthesize every environment; warnings of the CDK are errors
 	cdk synth --strict --quiet --no-notices
 	@echo "Templates: cdk.out/   Manifests: cdk.out/manifests/<environment>/<endpoint>/"
 

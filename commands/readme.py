@@ -83,7 +83,9 @@ def _versions() -> Iterator[str]:
     listed = [version for version in kubernetes.all_versions() if version.hyperpod]
     yield f"| Kubernetes | {', '.join(version.version for version in listed)} | {_read(listed[-1].sources)} |"
     for add_on in add_ons.all_add_ons():
-        pinned = add_on.version or ", ".join(f"{version} on {on}" for on, version in add_on.versions.items())
+        pinned = add_on.version or ", ".join(
+            f"{version} on {on}" for on, version in add_on.versions.items() if on in {one.version for one in listed}
+        )
         floor = f" (at least {add_on.floor})" if add_on.floor else ""
         yield f"| {add_on.name} | {pinned}{floor} | {_read(add_on.sources)} |"
     for name in node_agents.names():

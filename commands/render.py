@@ -28,7 +28,7 @@ _LUSTRE_OUTPUTS: Final = ("LustreFileSystemId", "LustreDnsName", "LustreMountNam
     epilog="""\b
 Examples:
   dpd render -o manifests
-  cdk deploy --all --outputs-file cdk-outputs.json && dpd render --env prod --outputs cdk-outputs.json""",
+  cdk deploy -c env=prod 'prod/*' --outputs-file outputs.json && dpd render --env prod --outputs outputs.json""",
 )
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--env", "name", help="Render this environment only.")

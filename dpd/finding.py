@@ -9,15 +9,25 @@ HIDDEN: Final = "(hidden)"
 _LONGEST_VALUE: Final = 120
 _LONGEST_MESSAGE: Final = 600
 
-# Shapes of credentials that people paste into configuration files by mistake: Hugging Face, AWS access
-# key ids, OpenAI-style keys, GitHub tokens, Slack tokens, JSON web tokens and PEM private keys.
+# Shapes of credentials that people paste into configuration files by mistake: Hugging Face, AWS access key ids,
+# OpenAI-style keys, GitHub, Slack, JSON web tokens, PEM private keys, NVIDIA, GitLab, Google, npm, Docker, PyPI,
+# authorization headers and signed URLs.
 _SECRET_VALUE: Final = re.compile(
     r"hf_[A-Za-z0-9]{8,}|(?:AKIA|ASIA)[A-Z0-9]{12,}|\bsk-[A-Za-z0-9_-]{8,}|gh[pousr]_[A-Za-z0-9]{20,}"
     r"|github_pat_[A-Za-z0-9_]{20,}|xox[abprs]-[A-Za-z0-9-]{8,}|eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{5,}"
-    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----|\bnvapi-[A-Za-z0-9_-]{16,}|\bglpat-[A-Za-z0-9_-]{16,}|\bAIza[A-Za-z0-9_-]{30,}"
+    r"|\bnpm_[A-Za-z0-9]{30,}|\bdckr_pat_[A-Za-z0-9_-]{16,}|\bpypi-[A-Za-z0-9_-]{30,}"
+    r"|\b[Bb]earer\s+[A-Za-z0-9._~+/-]{16,}|[?&](?:sig|X-Amz-Signature)=[A-Za-z0-9%+/]{16,}"
+)
+# What stands beside a word that announces it. Unlike a shape, it only tells what to hide.
+_ANNOUNCED: Final = re.compile(
+    r"(?P<before>[a-z][a-z0-9+.-]{0,20}://(?=[^/\s@]*:[^/\s@]*@))[^/\s@]{1,512}(?=@)"
+    r"|(?P<flag>--[a-z0-9_-]{0,64}(?:token|secret|password|passwd|api[_-]?key)(?:=|\s+))\S+"
+    r"|(?P<name>\b[A-Z0-9_]{0,64}(?:TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|ACCESS_?KEY)=)\S+",
 )
 _SECRET_KEY: Final = re.compile(
-    r"(?:^|[_.-])(?:TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|ACCESS_?KEY(?:_ID)?|PRIVATE_?KEY|CREDENTIALS?|KEY)$",
+    r"(?:^|[_.-])(?:TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|AUTHORIZATION|API_?KEY|ACCESS_?KEY(?:_ID)?|PRIVATE_?KEY|CREDENTIALS?|KEY)$"
+    r"|[_.-](?:PASS|PWD)$",
     re.IGNORECASE,
 )
 
@@ -45,7 +55,8 @@ def names_a_secret(key: str) -> bool:
 
 def safe(text: str, *, most: int = _LONGEST_MESSAGE) -> str:
     """Make a text that quotes a user fit for a terminal: one line, no control characters, shortened, no credential in it."""
-    line = " ".join(_SECRET_VALUE.sub(HIDDEN, text).split())
+    hidden = _ANNOUNCED.sub(lambda match: f"{match['before'] or match['flag'] or match['name']}{HIDDEN}", _SECRET_VALUE.sub(HIDDEN, text))
+    line = " ".join(hidden.split())
     if not line.isprintable():
         line = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in line)
     return line if len(line) <= most else f"{line[: most // 2]}… ({len(line):,} characters)"
@@ -55,7 +66,7 @@ def shown(value: Any, *, key: str = "") -> str:
     """Render a user's value for a message: one line, shortened, and never a credential."""
     if value is None:
         return ""
-    text = str(value)
+    text = str(value).lower() if isinstance(value, bool) else str(value)
     if looks_like_secret(text) or (key and isinstance(value, str) and names_a_secret(key)):
         return HIDDEN
     return safe(text, most=_LONGEST_VALUE)

@@ -34,7 +34,7 @@ class PublicAccess(Part):
 class TrainingPlan(Part):
     """Reserved capacity. A plan is bound to one AZ, and nodes vanish when it ends."""
 
-    training_plan_arn: Annotated[Arn, Field(min_length=50)]
+    training_plan_arn: Annotated[Arn, Field(min_length=50, examples=["arn:aws:sagemaker:us-east-2:111122223333:training-plan/llama-plan"])]
     """ARN of a training plan made for HyperPod clusters."""
     availability_zone_id: AvailabilityZoneId
     """AZ id of the plan, as `describe-training-plan` prints it."""
@@ -68,6 +68,8 @@ class InstanceGroup(Part):
     """Taints. Default none: the operator below version 3.7 gives its pods no tolerations."""
     deep_health_checks: Annotated[Many[DeepHealthCheck], Field(max_length=2)] = ()
     """Stress tests before a node joins. They add a long start time, which is billed."""
+    network_interface: Literal["efa", "efa_only"] | None = None
+    """`efa_only`: EFA devices beside the first take no address of the GPU subnet. Default: HyperPod's own."""
     raw: RawProperties = {}
     """Properties of the group in `AWS::SageMaker::Cluster` to set last, by dotted path."""
     data_volume_gib: Annotated[int, Field(ge=1, le=16384)] | None = None
@@ -88,7 +90,10 @@ class ExistingCluster(Part):
     """The security group that EKS made for the cluster."""
     oidc_issuer: Annotated[Text, Field(pattern=r"^https://oidc\.eks\.[a-z0-9-]+\.amazonaws\.com(?:\.cn)?/id/[A-F0-9]{16,64}$")]
     """OpenID Connect issuer URL, as `describe-cluster` prints it."""
-    oidc_provider_arn: Arn
+    oidc_provider_arn: Annotated[
+        Arn,
+        Field(examples=["arn:aws:iam::111122223333:oidc-provider/oidc.eks.us-east-2.amazonaws.com/id/0123456789ABCDEF0123456789ABCDEF"]),
+    ]
     """ARN of the IAM OpenID Connect provider of that issuer."""
     authentication_mode: Literal["API", "API_AND_CONFIG_MAP", "CONFIG_MAP"]
     """Authentication mode. HyperPod refuses `CONFIG_MAP`."""

@@ -69,7 +69,7 @@ class Autoscaling(Part):
 class Role(Part):
     """The prefill or the decode side of an endpoint."""
 
-    group: DnsLabel
+    group: Annotated[DnsLabel, Field(examples=["prefill"])]
     """Instance group the pods run on."""
     replicas: Annotated[int, Field(ge=1, le=6758)]
     """Pods."""
@@ -154,7 +154,13 @@ class Image(Part):
 class CustomCertificate(Part):
     """A certificate of your own for the load balancer."""
 
-    acm_arn: Annotated[Arn, Field(pattern=r"^arn:aws:acm:[a-z0-9-]+:[0-9]{12}:certificate/[a-fA-F0-9-]+$")]
+    acm_arn: Annotated[
+        Arn,
+        Field(
+            pattern=r"^arn:aws:acm:[a-z0-9-]+:[0-9]{12}:certificate/[a-fA-F0-9-]+$",
+            examples=["arn:aws:acm:us-east-2:111122223333:certificate/12345678-1234-1234-1234-123456789012"],
+        ),
+    ]
     """ACM certificate with its chain, in the environment's Region."""
     domain_name: Annotated[
         Text, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)+$", max_length=253)
@@ -187,7 +193,7 @@ class Endpoint(Part):
 
     name: DnsLabel
     """Name of the endpoint; objects, Services and the SageMaker resources derive theirs from it."""
-    namespace: DnsLabel
+    namespace: Annotated[DnsLabel, Field(examples=["inference"])]
     """Kubernetes namespace."""
     backend: Literal["operator"]
     """What runs the roles: `operator` is the HyperPod inference operator (`pdSpec`)."""

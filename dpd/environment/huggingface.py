@@ -42,7 +42,12 @@ def shape_of(path: Path) -> ModelShape:
         raise ValueError(f"{where} is not JSON") from None
     if not isinstance(config, dict):
         raise ValueError(f"{where} must be a JSON object")
-    return shape_of_config(config, name=path.parent.name or path.stem)
+    return shape_of_config(config, name=_name(path))
+
+
+def _name(path: Path) -> str:
+    """A model is called after the folder of its ``config.json``, or after a file with a name of its own."""
+    return path.stem if path.name != "config.json" else path.absolute().parent.name or path.stem
 
 
 def _no_constant(name: str) -> float:

@@ -1,6 +1,7 @@
 """The model of an endpoint: its shape, and where its weights come from."""
 
 import os
+import re
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
 
@@ -10,15 +11,22 @@ from dpd.catalog import models as catalog
 from dpd.catalog.models import ModelShape
 from dpd.environment.huggingface import shape_of
 from dpd.environment.storage import LustrePath, S3Prefix
-from dpd.environment.types import CommitSha, DnsLabel, Part, Positive, Text
+from dpd.environment.types import CommitSha, DnsLabel, Part, Positive, Text, matching
 
-HubModelId = Annotated[Text, Field(pattern=r"^[A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+$")]
+HubModelId = Annotated[
+    Text,
+    matching(
+        re.compile(r"[A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+"),
+        "must be a repository of the Hugging Face hub, as <owner>/<name>",
+        "meta-llama/Llama-3.3-70B-Instruct",
+    ),
+]
 
 
 class SecretKey(Part):
     """A reference to one key of a Kubernetes Secret. The value itself never enters a file."""
 
-    secret: DnsLabel
+    secret: Annotated[DnsLabel, Field(examples=["hub-token"])]
     """Name of the Secret in the endpoint's namespace."""
     key: Annotated[Text, Field(pattern=r"^[A-Za-z0-9._-]+$", max_length=253)]
     """Key inside the Secret."""
@@ -54,7 +62,7 @@ class VolumeSource(Part):
 
     exactly_one: ClassVar[tuple[str, ...]] = ("claim", "host_path")
 
-    claim: DnsLabel | None = None
+    claim: Annotated[DnsLabel, Field(examples=["models"])] | None = None
     """PersistentVolumeClaim in the endpoint's namespace."""
     host_path: Annotated[Text, Field(pattern=r"^/opt/dlami/nvme(?:/[A-Za-z0-9._-]+)+$")] | None = None
     """Directory on each node's instance store."""

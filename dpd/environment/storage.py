@@ -9,6 +9,7 @@ from dpd.environment.types import Arn, AvailabilityZoneId, BucketName, ByShape, 
 
 S3Prefix = Annotated[Text, Field(pattern=r"^[A-Za-z0-9!_.*'()-]+(?:/[A-Za-z0-9!_.*'()-]+)*/?$")]
 LustrePath = Annotated[Text, Field(pattern=r"^(?:/[A-Za-z0-9._-]+)+$", max_length=4096)]
+KeyArn = Annotated[Arn, Field(examples=["arn:aws:kms:us-east-2:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"])]
 
 
 class ExistingBucket(Part):
@@ -18,7 +19,7 @@ class ExistingBucket(Part):
     """Bucket name."""
     region: Region
     """Region of the bucket. It must be the environment's."""
-    kms_key_arn: Arn | None = None
+    kms_key_arn: KeyArn | None = None
     """Key of its default encryption when that is SSE-KMS with a customer-managed key."""
 
 
@@ -79,8 +80,8 @@ class Lustre(Part):
 class ExistingKey(Part):
     """A KMS key to adopt."""
 
-    existing: Arn
-    """Key ARN. Its policy must let CloudWatch Logs of the Region use it."""
+    existing: KeyArn
+    """Key ARN. Its policy must let CloudWatch Logs of the Region use it, and CloudWatch for alarms."""
 
 
 class Storage(Part):

@@ -55,7 +55,7 @@ def first_layout(model: ModelShape, instance: Instance) -> Layout:
     share = _UTILIZATIONS[-1] * instance.gpu_memory_gib
     raise ValueError(
         f"{model.name} has {model.weight_bytes / GIB:.1f} GiB of weights, {weights:.1f} GiB on each of {ranks} GPUs; with "
-        f"{ACTIVATION_GIB:g} GiB for activations, a KV cache and a PD buffer for {_SHORTEST_TOKENS:,} tokens that is more than a "
+        f"{ACTIVATION_GIB:g} GiB for activations, a KV cache and a PD buffer for {_SHORTEST_TOKENS:,} tokens that is more than one "
         f"{instance.gpu} of {instance.type} holds ({instance.gpu_memory_gib:.1f} GiB, of which vLLM gets {share:.1f} GiB)"
     )
 

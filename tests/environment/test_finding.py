@@ -25,6 +25,24 @@ def test_a_credential_is_hidden_wherever_it_stands(secret: str, before: str, aft
     assert shown(f"{before} {secret}{after}") == HIDDEN
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("redis://user:hunter2@cache:6379", f"redis://{HIDDEN}@cache:6379"),
+        ("rediss://:hunter2@cache:6379", f"rediss://{HIDDEN}@cache:6379"),
+        ("--api-key hunter2", f"--api-key {HIDDEN}"),
+        ("--hf-token=hunter2 --seed 1", f"--hf-token={HIDDEN} --seed 1"),
+        ("DB_PASSWORD=hunter2", f"DB_PASSWORD={HIDDEN}"),
+        ("redis://cache:6379", "redis://cache:6379"),
+        ("--max-num-batched-tokens 8192", "--max-num-batched-tokens 8192"),
+        ("add token: {secret: hub, key: token}", "add token: {secret: hub, key: token}"),
+    ],
+)
+def test_what_is_announced_as_a_secret_is_hidden(text: str, said: str) -> None:
+    assert safe(text) == said
+    assert shown(text) == said
+
+
 @given(st.text())
 def test_any_text_becomes_one_short_printable_line(text: str) -> None:
     line = safe(text, most=50)
@@ -37,7 +55,7 @@ def test_any_text_becomes_one_short_printable_line(text: str) -> None:
     [
         (None, "", ""),
         (0, "", "0"),
-        (False, "", "False"),
+        (False, "", "false"),
         ("a\n  b", "", "a b"),
         ("a\x1b[31mb", "", "a\N{REPLACEMENT CHARACTER}[31mb"),
         ("x" * 10_000, "", "x" * 60 + "… (10,000 characters)"),

@@ -152,6 +152,8 @@ def test_a_good_file_is_named_after_its_folder(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps(LLAMA), encoding="utf-8")
     assert shape_of(folder / "config.json").name == "My-Model"
+    (folder / "mine.json").write_text(json.dumps(LLAMA), encoding="utf-8")
+    assert shape_of(folder / "mine.json").name == "mine"
 
 
 _json = st.recursive(
