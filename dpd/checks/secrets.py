@@ -1,5 +1,6 @@
 """Rules about secrets: no credential stands in the file, wherever it may be written."""
 
+import json
 import re
 from collections.abc import Iterator
 from typing import Any, Final
@@ -65,6 +66,20 @@ def _named(environment: Environment) -> Iterator[tuple[str, str]]:
                 yield path, match[2]
         elif key and _is_secret_key(key):
             yield path, text
+        # Settings of vLLM and LMCache are often JSON in one text.
+        yield from ((path, inner) for key, inner in _in_json(text) if _is_secret_key(key))
+
+
+def _in_json(text: str) -> Iterator[tuple[str, str]]:
+    """Texts with their keys inside a text that is JSON."""
+    start = text.find("{")
+    try:
+        content = json.loads(text[start:]) if start >= 0 else {}
+    except (ValueError, RecursionError):
+        return
+    for _path, key, inner in texts(content):
+        if key:
+            yield key, inner
 
 
 def _is_secret_key(key: str) -> bool:

@@ -20,6 +20,14 @@ TOKENS = {
     "Slack": "xoxb-" + "1234567890-abc",
     "web token": "eyJ" + "hbGciOiJIUzI1NiJ9." + "eyJzdWIiOiIx",
     "private key": "-----BEGIN " + "RSA PRIVATE KEY-----",
+    "NVIDIA": "nvapi-" + "a1B2c3D4" * 3,
+    "GitLab": "glpat-" + "a1B2c3D4" * 3,
+    "Google": "AIza" + "a1B2c3D4" * 5,
+    "npm": "npm_" + "a1B2c3D4" * 5,
+    "Docker": "dckr_pat_" + "a1B2c3D4" * 3,
+    "PyPI": "pypi-" + "a1B2c3D4" * 5,
+    "header": "Bearer " + "a1B2c3D4" * 3,
+    "signed URL": "https://example.com/a?x=1&X-Amz-Signature=" + "0a1b2c3d" * 8,
 }
 HUB = {"hub": {"model_id": "Qwen/Qwen3-32B", "revision": "a" * 40}}
 
@@ -66,6 +74,11 @@ def test_a_credential_as_a_key_is_not_repeated_in_the_path() -> None:
         assert token not in all_text(found)
 
 
+def test_no_other_finding_repeats_what_a_flag_announces() -> None:
+    found = run(environment({"endpoints[0].decode.extra_args": ["--api-key hunter22"]}), Context(today=TODAY))
+    assert "hunter22" not in all_text(found)
+
+
 def variable(value: Any, name: str = "HF_TOKEN") -> dict[str, Any]:
     return {"endpoints[0].environment": {name: value}}
 
@@ -74,7 +87,19 @@ REFERENCE = variable({"secret": "hub", "key": "token"})
 CASES = [
     *(
         Case("SEC002", variable("hunter22", name), f"endpoints[0].environment.{name}", "written out", REFERENCE)
-        for name in ("HF_TOKEN", "DB_PASSWORD", "API_KEY", "AWS_SECRET_ACCESS_KEY", "MY_SECRET", "PRIVATE_KEY", "PASSWORD", "hub_token")
+        for name in (
+            "HF_TOKEN",
+            "DB_PASSWORD",
+            "API_KEY",
+            "AWS_SECRET_ACCESS_KEY",
+            "MY_SECRET",
+            "DB_PASS",
+            "MYSQL_PWD",
+            "HTTP_AUTHORIZATION",
+            "PRIVATE_KEY",
+            "PASSWORD",
+            "hub_token",
+        )
     ),
     Case("SEC002", {"tags": {"api-key": "hunter22"}}, "tags.api-key", "written out", {"tags": {"api": "hunter22"}}),
     Case(
@@ -86,6 +111,19 @@ CASES = [
     ),
     Case("SEC002", {"endpoints[0].decode.extra_args": ["--api-key=hunter22"]}, "endpoints[0].decode.extra_args[0]", "written out"),
     Case("SEC002", {"endpoints[0].decode.extra_args": ["--api-key hunter22"]}, "endpoints[0].decode.extra_args[0]", "written out"),
+    Case(
+        "SEC002",
+        variable('{"redis": {"password": "hunter22"}}', "LMCACHE_EXTRA_CONFIG"),
+        "endpoints[0].environment.LMCACHE_EXTRA_CONFIG",
+        "written out",
+        variable('{"redis": {"host": "a"}}', "LMCACHE_EXTRA_CONFIG"),
+    ),
+    Case(
+        "SEC002",
+        {"endpoints[0].decode.extra_args": ['--additional-config={"api_key": "hunter22"}']},
+        "endpoints[0].decode.extra_args[0]",
+        "written out",
+    ),
     Case("SEC002", {"endpoints[0].raw": {"spec": {"x": {"apiKey": "hunter22"}}}}, "endpoints[0].raw.spec.x.apiKey", "written out"),
     Case("SEC002", {"endpoints[0].raw": {"spec": {"x": {"hfToken": "hunter22"}}}}, "endpoints[0].raw.spec.x.hfToken", "written out"),
     Case(
