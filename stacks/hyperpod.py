@@ -113,6 +113,7 @@ def _group(name: str, group: InstanceGroup, key: kms.IKey) -> dict[str, Any]:
         "instanceCount": group.count,
         "instanceStorageConfigs": volumes,
         "kubernetesConfig": kubernetes or None,
+        "networkInterface": {"interfaceType": group.network_interface.replace("_", "-")} if group.network_interface else None,
         "onStartDeepHealthChecks": [_DEEP_HEALTH_CHECKS[check] for check in group.deep_health_checks] or None,
         "capacityRequirements": _CAPACITY[group.capacity] if isinstance(group.capacity, str) else None,
         "trainingPlanArn": group.capacity.training_plan_arn if isinstance(group.capacity, TrainingPlan) else None,

@@ -50,7 +50,7 @@ def _enough(environment: Environment, _: Context) -> Iterator[Problem]:
     if need.total > cidr.num_addresses:
         widest = 16
         fix = (
-            f"use a /{need.prefix_length} or larger, or lower count and max_count"
+            f"use a /{need.prefix_length} or larger, set network_interface: efa_only on GPU groups, or lower count and max_count"
             if need.prefix_length >= widest
             else f"lower count and max_count: no subnet is larger than /{widest}"
         )

@@ -563,3 +563,22 @@ def ignored(environment: Environment, _: Context) -> Iterator[Problem]:
             message="would be ignored: the adopted cluster has its own, which this tool leaves alone",
             fix="remove it, and change the cluster where it is made",
         )
+
+
+@check(
+    "CLU022",
+    "Only nodes with EFA have EFA interfaces",
+    why="HyperPod refuses an EFA interface on a type without EFA when it makes the group, after everything else was made.",
+    link="https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa.html",
+)
+def efa_interfaces(environment: Environment, _: Context) -> Iterator[Problem]:
+    """Refuse `network_interface` on groups whose nodes have no EFA device."""
+    for name, group in environment.cluster.groups.items():
+        instance = instances.find(group.instance_type)
+        if group.network_interface and instance and not instance.efa:
+            yield Problem(
+                path=f"cluster.groups.{name}.network_interface",
+                message=f"{instance.type} has no EFA device",
+                value=group.network_interface,
+                fix="remove it",
+            )

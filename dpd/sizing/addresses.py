@@ -50,7 +50,8 @@ def address_need(environment: Environment) -> AddressNeed:
     """What the GPU subnet must hold when every group is at its scale ceiling.
 
     Nodes (``most_nodes x addresses per node``), a Lustre file system to make or adopted, the network interfaces of
-    each endpoint's load balancer, and the addresses that AWS keeps of every subnet.
+    each endpoint's load balancer, and the addresses that AWS keeps of every subnet. With EFA-only interfaces the devices
+    beside the first take none (derived).
     """
     items, unknown = [], []
     for name, group in environment.cluster.groups.items():
@@ -58,7 +59,8 @@ def address_need(environment: Environment) -> AddressNeed:
         if instance is None or instance.addresses_per_node is None:
             unknown.append(name)
         else:
-            items.append(AddressItem(f"{name} ({group.instance_type})", group.most_nodes, instance.addresses_per_node))
+            without = max(0, (instance.efa or 0) - 1) if group.network_interface == "efa_only" else 0
+            items.append(AddressItem(f"{name} ({group.instance_type})", group.most_nodes, instance.addresses_per_node - without))
     lustre = environment.storage.lustre
     capacity = (lustre.capacity_gib or (lustre.existing.capacity_gib if lustre.existing else None)) if lustre else None
     if capacity:

@@ -31,6 +31,11 @@ def control_plane(first: str, second: str) -> dict[str, Any]:
         ("ADR001", GPU, {GPU: "10.1.0.0/22", "cluster.groups.prefill.count": 16}, {GPU: "10.1.0.0/21", "cluster.groups.prefill.count": 16}),
         ("ADR001", GPU, {GPU: "10.1.0.0/23", "cluster.groups.decode.max_count": 4}, {GPU: "10.1.0.0/22",
                                                                                     "cluster.groups.decode.max_count": 4}),
+        # an EFA device beside the first takes no address: 120 + 50 + 50 + 18 = 238
+        ("ADR001", GPU, {GPU: "10.1.0.0/24"}, {GPU: "10.1.0.0/24", "cluster.groups.prefill.network_interface": "efa_only",
+                                               "cluster.groups.decode.network_interface": "efa_only"}),
+        ("ADR001", GPU, {GPU: "10.1.0.0/24", "cluster.groups.prefill.network_interface": "efa",
+                         "cluster.groups.decode.network_interface": "efa"}, {GPU: "10.1.0.0/23"}),
         ("ADR001", "network.existing.gpu_subnet.cidr", adopted(gpu_subnet={**EXISTING["gpu_subnet"], "cidr": "10.0.0.0/24"}), adopted()),
         ("ADR002", "cluster.groups.lab.instance_type",
          {"cluster.groups.lab": {"instance_type": "ml.p6e-gb200.36xlarge", "count": 1, "capacity": "on_demand"}},

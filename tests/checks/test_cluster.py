@@ -199,6 +199,13 @@ CASES = [
     ),
     Case("CLU018", {"region": "eu-west-3"}, "region", "eu-west-1", {"region": "eu-west-1"}),
     Case(
+        "CLU022",
+        {"cluster.groups.system.network_interface": "efa_only"},
+        "cluster.groups.system.network_interface",
+        "no EFA device",
+        {"cluster.groups.decode.network_interface": "efa_only"},
+    ),
+    Case(
         "CLU020",
         {"cluster.groups.decode.capacity": "spot"},
         "cluster.groups.decode.capacity",

@@ -5,11 +5,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from dpd.catalog import lustre as catalog
 from dpd.finding import Level
 from tests.checks.cases import SELF, Case, source
-from tests.support import REMOVE, findings
+from tests.support import REMOVE, environment, findings
 
 
 def lustre(**values: Any) -> dict[str, Any]:
@@ -100,6 +101,12 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case} {case.says}")
 def test_smallest_wrong_and_nearest_right(case: Case) -> None:
     case.verify()
+
+
+@pytest.mark.parametrize("path", ["/", "checkpoints", "/a//b", "/a/", ""])
+def test_a_link_is_a_directory_below_the_root(path: str) -> None:
+    with pytest.raises(ValidationError):
+        environment({"storage.lustre.link.path": path})
 
 
 def test_no_lustre_no_rule() -> None:

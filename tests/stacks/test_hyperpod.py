@@ -82,6 +82,12 @@ def test_capacity_kinds(capacity: Any, expected: dict[str, Any]) -> None:
     assert {key: value for key, value in group.items() if key in {"CapacityRequirements", "TrainingPlanArn"}} == expected
 
 
+def test_efa_devices_can_do_without_addresses() -> None:
+    assert "NetworkInterface" not in groups()["decode"]
+    group = groups({"cluster.groups.decode.network_interface": "efa_only"})["decode"]
+    assert group["NetworkInterface"] == {"InterfaceType": "efa-only"}
+
+
 def test_labels_and_taints() -> None:
     assert "KubernetesConfig" not in groups()["decode"]
     group = groups(
