@@ -70,8 +70,6 @@ class InstanceGroup(Part):
     """Stress tests before a node joins. They add a long start time, which is billed."""
     network_interface: Literal["efa", "efa_only"] | None = None
     """`efa_only`: EFA devices beside the first take no address of the GPU subnet. Default: HyperPod's own."""
-    network_interface: Literal["efa", "efa_only"] | None = None
-    """`efa_only`: EFA devices beside the first take no address of the GPU subnet. Default: HyperPod's own."""
     raw: RawProperties = {}
     """Properties of the group in `AWS::SageMaker::Cluster` to set last, by dotted path."""
     data_volume_gib: Annotated[int, Field(ge=1, le=16384)] | None = None
