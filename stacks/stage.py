@@ -120,7 +120,9 @@ class EnvironmentStage(cdk.Stage):
             cdk.Tags.of(self).add(key, value)
 
     def _stack(self, part: str) -> Mapping[str, Any]:
+        qualifier = self._environment.bootstrap_qualifier
         return {
+            **({"synthesizer": cdk.DefaultStackSynthesizer(qualifier=qualifier)} if qualifier else {}),
             "stack_name": self._names.stack(part),
             "termination_protection": self._environment.termination_protection and part in _STATEFUL,
             "tags": self._tags,

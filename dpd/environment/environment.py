@@ -48,6 +48,8 @@ class Environment(Part):
     """Tags on every resource. `app` and `environment` are added."""
     termination_protection: bool = True
     """Whether the stacks with state (network, storage, eks, hyperpod) refuse to be deleted."""
+    bootstrap_qualifier: Annotated[Text, Field(pattern=r"^[a-z0-9]{1,10}$")] | None = None
+    """Qualifier that the account was bootstrapped with (`cdk bootstrap --qualifier`). Default: CDK's own."""
     network: Network
     """VPC and subnets."""
     cluster: Cluster

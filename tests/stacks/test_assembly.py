@@ -20,7 +20,7 @@ from charts.render import render_all
 from dpd.environment.names import PARTS, Names
 from stacks.assembly import finish, unfit
 from stacks.stage import EnvironmentStage
-from tests.stacks.conftest import ENVIRONMENTS, Whole, context, environments
+from tests.stacks.conftest import ENVIRONMENTS, Whole, changed, context, environments
 from tests.support import ROOT
 
 TEMPLATE_LIMIT = 1_000_000
@@ -53,6 +53,12 @@ def test_stacks_with_state_are_protected(whole: Whole, part: str) -> None:
         (stack,) = [one for one in manifest["artifacts"].values() if one.get("displayName", "").split(" ")[0] == f"{name}/{part}"]
         stateful = part in {"network", "storage", "eks", "hyperpod"}
         assert stack["properties"].get("terminationProtection", False) == (environment.termination_protection and stateful)
+
+
+def test_an_account_may_be_bootstrapped_with_its_own_qualifier() -> None:
+    for qualifier, changes in (("hnb659fds", {}), ("mlplatform", {"bootstrap_qualifier": "mlplatform"})):
+        roles = {stack["properties"]["assumeRoleArn"] for stack in changed(changes).stacks.values()}
+        assert all(f"role/cdk-{qualifier}-deploy-role" in role for role in roles)
 
 
 def test_nothing_is_looked_up(whole: Whole) -> None:
