@@ -13,6 +13,7 @@ import yaml
 from cdk8s import App
 
 from charts import operator
+from charts.gate import gate_readers
 from charts.manifest import Manifest, chart_of
 from charts.namespace import BUILT_IN, namespace
 from charts.prerequisites import prerequisites
@@ -25,6 +26,7 @@ from dpd.finding import Finding
 
 NAMESPACES_FOLDER: Final = "_namespaces"
 CLUSTER_FOLDER: Final = "_cluster"
+GATE_FOLDER: Final = "_gate"
 
 _BACKENDS: Final[dict[str, Callable[[Endpoint, Site], tuple[dict[str, Any], ...]]]] = {"operator": operator.objects}
 _DUMPER: Final = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
@@ -36,21 +38,24 @@ class Rendered:
 
     ``endpoints`` and ``namespaces`` map a name to the objects of that endpoint or namespace, in file order of the
     environment. ``cluster`` holds objects that belong to the whole cluster; whoever installs those passes them in.
+    ``gate`` is what the health gate may read, empty without one.
     """
 
     environment: str
     endpoints: Mapping[str, tuple[Manifest, ...]]
     namespaces: Mapping[str, tuple[Manifest, ...]]
     cluster: tuple[Manifest, ...] = field(default=())
+    gate: tuple[Manifest, ...] = field(default=())
 
     def folders(self) -> dict[str, tuple[Manifest, ...]]:
         """Folder, relative to the environment's, of every group of manifests."""
         cluster = {CLUSTER_FOLDER: self.cluster} if self.cluster else {}
         namespaces = {f"{NAMESPACES_FOLDER}/{name}": objects for name, objects in self.namespaces.items()}
-        return {**cluster, **namespaces, **self.endpoints}
+        gate = {GATE_FOLDER: self.gate} if self.gate else {}
+        return {**cluster, **namespaces, **self.endpoints, **gate}
 
     def manifests(self) -> tuple[Manifest, ...]:
-        """Every manifest, in the order in which they must be applied: cluster, namespaces, endpoints."""
+        """Every manifest, in the order in which they must be applied: cluster, namespaces, endpoints, gate."""
         return tuple(manifest for group in self.folders().values() for manifest in group)
 
     def placeholders(self) -> tuple[str, ...]:
@@ -91,6 +96,7 @@ def render(environment: Environment, cluster: tuple[Manifest, ...] = ()) -> Rend
         endpoints={endpoint.name: render_endpoint(endpoint, site, app) for endpoint in environment.endpoints},
         namespaces={name: chart_of(app, f"namespace-{name}", bodies) for name, bodies in _namespaces(environment, site).items()},
         cluster=cluster,
+        gate=gate_readers(environment) if environment.gate.deploy else (),
     )
 
 

@@ -12,12 +12,15 @@ from constructs import Construct
 from charts.render import Rendered
 from dpd.environment.cluster import PublicAccess
 from dpd.environment.environment import Environment
-from dpd.environment.names import ADDONS, EKS, HYPERPOD, NETWORK, SERVING, STORAGE, Names
+from dpd.environment.names import ADDONS, EKS, GATE, HYPERPOD, NETWORK, SERVING, STORAGE, Names
 from dpd.environment.storage import ExistingKey, Storage
+from dpd.gate.digest import digest
+from dpd.gate.spec import document
 from stacks import outputs
 from stacks.addons import AddOnsStack, OperatorNeeds
 from stacks.constructs.text_upload import texts
 from stacks.eks import EksStack
+from stacks.gate import GateStack
 from stacks.hyperpod import HyperPodStack
 from stacks.network import NetworkStack
 from stacks.serving import ServingStack
@@ -34,7 +37,7 @@ def _node_settings(storage: Storage) -> str:
 
 
 class EnvironmentStage(cdk.Stage):
-    """Network, storage, EKS, HyperPod, add-ons and endpoints of one environment, deployed in this order.
+    """Network, storage, EKS, HyperPod, add-ons, endpoints and the health gate of one environment, deployed in this order.
 
     ``rendered`` are the manifests that a reviewer reads, the same that the stacks apply.
     """
@@ -111,7 +114,26 @@ class EnvironmentStage(cdk.Stage):
             **self._stack(ADDONS),
         )
         serving = ServingStack(self, SERVING, rendered=rendered, lustre=stored.values.lustre, eks=eks.values, **self._stack(SERVING))
-        _in_order(network, stored, eks, hyperpod, addons, serving)
+        chain: list[cdk.Stack] = [network, stored, eks, hyperpod, addons, serving]
+        if environment.gate.deploy:
+            gate = GateStack(
+                self,
+                GATE,
+                spec=document(environment),
+                digest=digest(environment),
+                readers=rendered.gate,
+                alarms=names.alarms,
+                schedule_minutes=environment.gate.schedule_minutes,
+                notify=environment.gate.notify,
+                hyperpod_cluster_arn=hyperpod.cluster_arn,
+                network=network.values,
+                storage=stored.values,
+                eks=eks.values,
+                log_retention=_LOG_RETENTION,
+                **self._stack(GATE),
+            )
+            chain.append(gate)
+        _in_order(*chain)
         outputs.storage(stored, model_bucket_name=stored.values.model_bucket.bucket_name, lustre=stored.values.lustre)
         outputs.kubeconfig(eks, eks.values.name)
         outputs.hyperpod(hyperpod, hyperpod.cluster_arn)

@@ -92,6 +92,7 @@ class StorageStack(Stack):
             # Every log group of the environment has its name in it: those of stacks begin with it, EKS and HyperPod put it second.
             log_groups=f"*{names.prefix}*",
             linked_buckets=[names.model_bucket] if linked else [],
+            alarms=names.alarms,
         ).arn
 
     def _bucket(self, id_: str, name: str, key: kms.IKey | None) -> s3.IBucket:

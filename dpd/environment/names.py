@@ -104,6 +104,11 @@ class Names:
         return f"alias/{self.stack(part)}"
 
     @property
+    def alarms(self) -> str:
+        """Pattern of the names of all alarms: CloudFormation begins them with their stack's."""
+        return f"{self.prefix}-*"
+
+    @property
     def stage(self) -> str:
         """Id of the CDK stage: the environment's name."""
         return self.environment

@@ -78,7 +78,12 @@ def used(environment: Environment) -> tuple[Backend, ...]:
     return tuple(backend(name) for name in sorted({endpoint.backend for endpoint in environment.endpoints}))
 
 
-def filled(spec: Document, values: Mapping[str, str]) -> str:
+def worker_ports(spec: Mapping[str, Any]) -> tuple[int, ...]:
+    """The ports of pods that the gate talks to."""
+    return tuple(sorted({int(pods["port"]) for endpoint in spec["endpoints"] for pods in endpoint["pods"].values()}))
+
+
+def filled(spec: Mapping[str, Any], values: Mapping[str, str]) -> str:
     """The spec as JSON text with values, CDK's tokens among them, for placeholders. Raises ``KeyError`` for one that has none."""
     text = json.dumps(spec, separators=(",", ":"))
     for placeholder in PLACEHOLDERS:
@@ -87,7 +92,7 @@ def filled(spec: Document, values: Mapping[str, str]) -> str:
     return text
 
 
-def without_reports(spec: Document, values: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
+def without_reports(spec: Mapping[str, Any], values: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
     """The spec for somebody who only wants to look, as JSON text, and the parts left out because ``values`` lacks them."""
     lacking = [placeholder for placeholder in (EFA_SECURITY_GROUP_ID, LUSTRE_FILE_SYSTEM_ID) if placeholder not in values]
     looked = {**spec, "reports": {"namespace": ""}}

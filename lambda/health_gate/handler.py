@@ -44,13 +44,15 @@ def on_event(event: Mapping[str, Any], _context: Context) -> dict[str, Any]:
     known = event.get("PhysicalResourceId")
     if event["RequestType"] == "Delete":
         return {"PhysicalResourceId": known or "health-gate"}
+    if event["RequestType"] == "Update" and _rolling_back(event):
+        return {"PhysicalResourceId": known, "RolledBack": True}
     spec = _spec(event["ResourceProperties"])
     return {"PhysicalResourceId": known or f"health-gate-{spec.environment}", "Started": int(time.time())}
 
 
 def is_complete(event: Mapping[str, Any], context: Context) -> dict[str, Any]:
     """Prove once. Raises ``GateFailed`` when time cannot help, or enough of it has passed."""
-    if event["RequestType"] == "Delete":
+    if event["RequestType"] == "Delete" or event.get("RolledBack"):
         return {"IsComplete": True}
     spec = _spec(event["ResourceProperties"])
     waited = time.time() - event["Started"]
@@ -75,6 +77,23 @@ def canary(event: Mapping[str, Any], context: Context) -> dict[str, Any]:
     address, lost = sinks.deliver(report, spec.reports, outside.aws)
     sinks.write(report, stored=address)
     return {"Outcome": report.outcome.value, "Summary": report.summary(REASON_BYTES), "Report": address, "Lost": lost}
+
+
+def _rolling_back(event: Mapping[str, Any]) -> bool:
+    """Whether CloudFormation takes a failed update back.
+
+    It then sends the old properties as one more update. To prove those would fail as well, since the endpoints are still the
+    new ones, and a rollback that fails leaves the stack in UPDATE_ROLLBACK_FAILED. Whoever cannot ask proves.
+    """
+    import botocore.session  # noqa: PLC0415 - half of a cold start, and not needed to answer a Delete
+
+    try:
+        client = botocore.session.get_session().create_client("cloudformation")
+        (stack,) = client.describe_stacks(StackName=event["StackId"])["Stacks"]
+    except Exception as error:
+        logging.getLogger("health_gate").warning("The stack's state is not known (%s).", type(error).__name__)
+        return False
+    return bool(stack["StackStatus"] == "UPDATE_ROLLBACK_IN_PROGRESS")
 
 
 def _seconds(spec: Spec, context: Context) -> float:

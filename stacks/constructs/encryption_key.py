@@ -7,6 +7,7 @@ from aws_cdk import Stack
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
+from stacks.constructs.alarms import from_alarms
 from stacks.constructs.retained import retained
 
 _USE: Final = ("kms:Encrypt", "kms:Decrypt", "kms:ReEncrypt*", "kms:GenerateDataKey*", "kms:DescribeKey")
@@ -21,12 +22,25 @@ class EncryptionKey(Construct):
     """
 
     def __init__(
-        self, scope: Construct, id_: str, *, alias: str, description: str, log_groups: str, linked_buckets: Sequence[str] = ()
+        self,
+        scope: Construct,
+        id_: str,
+        *,
+        alias: str,
+        description: str,
+        log_groups: str,
+        linked_buckets: Sequence[str] = (),
+        alarms: str = "",
     ) -> None:
-        """``log_groups`` is a pattern of log group names; ``linked_buckets`` are buckets that FSx for Lustre reads and writes."""
+        """``log_groups`` and ``alarms`` are patterns of names; ``linked_buckets`` are buckets that FSx for Lustre reads and writes."""
         super().__init__(scope, id_)
         stack = Stack.of(self)
-        statements = [_account(stack), _logs(stack, log_groups), *(_lustre(stack, bucket) for bucket in linked_buckets)]
+        statements = [
+            _account(stack),
+            _logs(stack, log_groups),
+            *([_alarms(stack, alarms)] if alarms else []),
+            *(_lustre(stack, bucket) for bucket in linked_buckets),
+        ]
         key = kms.CfnKey(
             self,
             "Key",
@@ -59,6 +73,18 @@ def _logs(stack: Stack, log_groups: str) -> dict[str, Any]:
         "Action": list(_USE),
         "Resource": "*",
         "Condition": {"ArnLike": {"kms:EncryptionContext:aws:logs:arn": arn}},
+    }
+
+
+def _alarms(stack: Stack, alarms: str) -> dict[str, Any]:
+    """CloudWatch, so that these alarms can be published to an encrypted topic."""
+    return {
+        "Sid": "Alarms",
+        "Effect": "Allow",
+        "Principal": {"Service": "cloudwatch.amazonaws.com"},
+        "Action": ["kms:Decrypt", "kms:GenerateDataKey*"],
+        "Resource": "*",
+        "Condition": from_alarms(stack, alarms),
     }
 
 

@@ -13,7 +13,7 @@ from constructs import Construct, IConstruct
 
 from stacks.acknowledgements import accept, accept_provider
 from stacks.constructs.access import administrator
-from stacks.constructs.roles import fixed, role, service_trust
+from stacks.constructs.functions import caller
 
 _SERVICE_TIMEOUT_SECONDS: Final = 20 * 60
 """Longer than the 15 minutes that CDK gives its handler, so that the handler's own error is what a user reads."""
@@ -40,18 +40,7 @@ class Kubectl(Construct):
         log_retention: logs.RetentionDays,
     ) -> None:
         super().__init__(scope, id_)
-        log_group = logs.LogGroup(self, "Logs", encryption_key=key, retention=log_retention, removal_policy=RemovalPolicy.RETAIN)
-        handler = role(
-            self,
-            "Role",
-            trust=service_trust("lambda.amazonaws.com"),
-            description="Applies Kubernetes manifests",
-            grants={
-                "cluster_reader": {"cluster": cluster_arn},
-                "lambda_network": {},
-                "lambda_logs": {"log_group": log_group.log_group_arn},
-            },
-        )
+        identity = caller(self, description="Applies Kubernetes manifests", cluster_arn=cluster_arn, key=key, log_retention=log_retention)
         security_group = ec2.SecurityGroup.from_security_group_id(self, "ClusterSecurityGroup", cluster_security_group_id, mutable=False)
         # The provider wants a cluster and the cluster wants a provider: the first import only breaks that circle.
         bare = eks.Cluster.from_cluster_attributes(self, "Bare", cluster_name=cluster_name, vpc=vpc)
@@ -62,17 +51,17 @@ class Kubectl(Construct):
             kubectl_layer=KubectlV34Layer(self, "Layer"),
             private_subnets=list(subnets),
             security_groups=[security_group],
-            role=fixed(self, "FixedRole", handler),
+            role=identity.role,
         )
         kubectl = provider.node.find_child("Handler")
         framework = provider.node.find_child("Provider")
         for function in (kubectl, framework.node.find_child("framework-onEvent")):
-            _log_into(log_group, function)
+            _log_into(identity.log_group, function)
         accept(kubectl, {"L1": "CDK writes the handler and chooses the Python that it is tested with"})
         accept_provider(framework, kubectl)
         # Guards a policy of Amazon ECR Public that the fixed role does not take: nothing is left to use the condition.
         self.node.try_remove_child("HasEcrPublic")
-        self._ready: Construct = administrator(self, "Access", cluster_name=cluster_name, role_arn=handler.attr_arn)
+        self._ready: Construct = administrator(self, "Access", cluster_name=cluster_name, role_arn=identity.made.attr_arn)
         self._cluster = eks.Cluster.from_cluster_attributes(
             self, "Cluster", cluster_name=cluster_name, vpc=vpc, kubectl_provider=provider, prune=False
         )

@@ -59,8 +59,8 @@ def test_core_objects_of_every_example_are_legal(path: Path) -> None:
 def test_folders_come_in_the_order_of_application() -> None:
     extra = Manifest(path="configmap-a.yaml", body=config_map())
     rendered = render(environment(), cluster=(extra,))
-    assert list(rendered.folders()) == ["_cluster", "_namespaces/inference", "llama-70b"]
-    assert [manifest.kind for manifest in rendered.manifests()] == ["ConfigMap", "Namespace", "InferenceEndpointConfig"]
+    assert list(rendered.folders()) == ["_cluster", "_namespaces/inference", "llama-70b", "_gate"]
+    assert [manifest.kind for manifest in rendered.manifests()][:3] == ["ConfigMap", "Namespace", "InferenceEndpointConfig"]
 
 
 def test_lustre_is_mounted_where_weights_are_read_from_it() -> None:
@@ -77,7 +77,8 @@ def test_one_endpoint_alone_is_what_it_is_among_all() -> None:
 def test_no_endpoint_no_manifest(tmp_path: Path) -> None:
     rendered = render(environment({"endpoints": []}))
     assert (rendered.endpoints, rendered.namespaces) == ({}, {})
-    assert write(rendered, tmp_path) == []
+    assert {path.parent.name for path in write(rendered, tmp_path)} == {"_gate"}
+    assert write(render(environment({"endpoints": [], "gate.deploy": False})), tmp_path) == []
     assert list(files(tmp_path)) == []
 
 
@@ -214,7 +215,7 @@ def test_any_body_survives_cdk8s() -> None:
 def test_a_hundred_endpoints_have_a_folder_each() -> None:
     one = base()["endpoints"][0]
     many = [{**one, "name": f"llama-{index}", "namespace": f"team-{index % 3}"} for index in range(100)]
-    rendered = render(environment({"endpoints": many}))
+    rendered = render(environment({"endpoints": many, "gate.deploy": False}))
     assert len(rendered.endpoints) == 100
     assert list(rendered.namespaces) == ["team-0", "team-1", "team-2"]
     assert len({(manifest.kind, manifest.namespace, manifest.name) for manifest in rendered.manifests()}) == 103

@@ -113,7 +113,7 @@ def test_other_outputs_that_users_look_for() -> None:
 
 def test_what_is_applied_is_what_is_written_for_review(whole: Whole) -> None:
     for name, parts in whole.templates.items():
-        applied = [body for part in ("eks", "serving") for bodies in objects(parts[part]).values() for body in bodies]
+        applied = [body for part in ("eks", "serving", "gate") for bodies in objects(parts[part]).values() for body in bodies]
         written = [yaml.safe_load(file.read_text(encoding="utf-8")) for file in _files(whole.folder / MANIFESTS / name)]
         key = lambda body: (body["kind"], body["metadata"].get("namespace", ""), body["metadata"]["name"])  # noqa: E731
         assert sorted(map(key, applied)) == sorted(map(key, written))

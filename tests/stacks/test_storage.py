@@ -152,7 +152,7 @@ def test_nothing_is_looked_up_or_packed(changes: dict[str, Any]) -> None:
 def test_key_rotates_and_serves_only_whom_it_must() -> None:
     key = template({}).one("AWS::KMS::Key")
     assert (key["EnableKeyRotation"], key["PendingWindowInDays"]) == (True, 30)
-    account, logs, lustre = key["KeyPolicy"]["Statement"]
+    account, logs, alarms, lustre = key["KeyPolicy"]["Statement"]
     assert account["Principal"]["AWS"] == "arn:aws:iam::111122223333:root"
     assert logs["Principal"] == {"Service": "logs.us-east-2.amazonaws.com"}
     context = logs["Condition"]["ArnLike"]["kms:EncryptionContext:aws:logs:arn"]
@@ -160,13 +160,15 @@ def test_key_rotates_and_serves_only_whom_it_must() -> None:
     assert lustre["Condition"]["StringEquals"] == {"kms:CallerAccount": "111122223333", "kms:ViaService": "s3.us-east-2.amazonaws.com"}
     assert lustre["Condition"]["ArnLike"]["aws:PrincipalArn"].endswith("/AWSServiceRoleForFSxS3Access_fs-*")
     assert lustre["Condition"]["StringLike"]["kms:EncryptionContext:aws:s3:arn"] == f"arn:aws:s3:::{BUCKETS['ModelBucket']}"
-    for statement in (logs, lustre):
+    assert alarms["Condition"]["ArnLike"]["aws:SourceArn"] == "arn:aws:cloudwatch:us-east-2:111122223333:alarm:llama-dpd-dev-*"
+    for statement in (logs, alarms, lustre):
         assert "kms:*" not in statement["Action"]
 
 
 @pytest.mark.parametrize("changes", [NO_LUSTRE, ADOPTED_BUCKET, ADOPTED_LUSTRE, {"storage.lustre.link": None}])
 def test_lustre_may_use_the_key_only_for_a_linked_bucket_of_this_stack(changes: dict[str, Any]) -> None:
-    assert [entry["Sid"] for entry in template(changes).one("AWS::KMS::Key")["KeyPolicy"]["Statement"]] == ["DecidedByIam", "LogGroups"]
+    statements = template(changes).one("AWS::KMS::Key")["KeyPolicy"]["Statement"]
+    assert [entry["Sid"] for entry in statements] == ["DecidedByIam", "LogGroups", "Alarms"]
 
 
 def test_an_adopted_key_encrypts_everything() -> None:

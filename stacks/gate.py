@@ -1,0 +1,153 @@
+"""The health gate in a stack of its own: a deployment succeeds only if KV crossed EFA, prefill was used and the answers are right."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from aws_cdk import CfnOutput, Stack
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_logs as logs
+from constructs import Construct
+
+from charts.manifest import Manifest
+from dpd.backends.site import LUSTRE_FILE_SYSTEM_ID
+from dpd.environment.names import GATE_READER_GROUP
+from dpd.gate.spec import EFA_SECURITY_GROUP_ID, KEY_ARN, METRIC_NAMESPACE, TOPIC_ARN, filled, worker_ports
+from stacks.constructs.access import member
+from stacks.constructs.alarms import AlarmTopic, failure_alarm
+from stacks.constructs.functions import Place, caller
+from stacks.constructs.health_gate import HealthGate
+from stacks.values import EksValues, NetworkValues, StorageValues
+
+_HTTPS: Final = 443
+_HOUR: Final = 60
+
+
+class GateStack(Stack):
+    """The gate with its rights on the cluster and in AWS, its schedule, and an alarm for what it finds."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        id_: str,
+        *,
+        spec: Mapping[str, Any],
+        digest: str,
+        readers: Sequence[Manifest],
+        alarms: str,
+        schedule_minutes: int | None,
+        notify: Sequence[str],
+        hyperpod_cluster_arn: str,
+        network: NetworkValues,
+        storage: StorageValues,
+        eks: EksValues,
+        log_retention: logs.RetentionDays,
+        **stack: Any,
+    ) -> None:
+        """``spec`` has placeholders; ``readers`` are the objects that let the gate's group read; ``alarms`` is a pattern of names."""
+        super().__init__(scope, id_, **stack)
+        topic = AlarmTopic(self, "Failures", key=storage.key, alarms=alarms, emails=notify)
+        identity = caller(
+            self,
+            description="Proves the environment",
+            cluster_arn=eks.arn,
+            key=storage.key,
+            log_retention=log_retention,
+            grants=self._grants(spec, hyperpod_cluster_arn, topic.arn, storage),
+        )
+        access = member(self, "Access", cluster_name=eks.name, role_arn=identity.made.attr_arn, groups=[GATE_READER_GROUP])
+        group, rules = self._security_group(network, eks, worker_ports(spec))
+        gate = HealthGate(
+            self,
+            "HealthGate",
+            spec=filled(spec, self._values(network, storage, topic.arn)),
+            digest=digest,
+            identity=identity,
+            place=Place(network.vpc, network.control_plane_subnets, [group]),
+            schedule_minutes=schedule_minutes,
+            after=[access, *rules, eks.kubectl.apply(self, "Readers", [manifest.body for manifest in readers])],
+        )
+        alarm = failure_alarm(
+            self,
+            "Failed",
+            namespace=METRIC_NAMESPACE,
+            metric="GateFailed",
+            environment=spec["environment"],
+            topic_arn=topic.arn,
+            # Two runs: one that is late must not look like one that never came.
+            period_minutes=2 * schedule_minutes if schedule_minutes else _HOUR,
+            missing_is_failure=schedule_minutes is not None,
+            description="The health gate did not pass, or nobody knows because it did not run",
+        )
+        # By then the first measurement is there, so that a new alarm does not miss it.
+        alarm.node.add_dependency(gate)
+        reports = f"s3://{spec['reports']['bucket']}/{spec['reports']['prefix']}/{spec['environment']}/"
+        CfnOutput(self, "HealthGateReports", value=reports, description="Full reports of the health gate, by day")
+        CfnOutput(self, "HealthGateTopicArn", value=topic.arn, description="Failures are published here")
+
+    def _values(self, network: NetworkValues, storage: StorageValues, topic_arn: str) -> dict[str, str]:
+        known = {EFA_SECURITY_GROUP_ID: network.efa_security_group_id, KEY_ARN: storage.key.key_arn, TOPIC_ARN: topic_arn}
+        return {**known, **({LUSTRE_FILE_SYSTEM_ID: storage.lustre.file_system_id} if storage.lustre else {})}
+
+    def _grants(self, spec: Mapping[str, Any], hyperpod_cluster_arn: str, topic_arn: str, storage: StorageValues) -> dict[str, Any]:
+        """The policies of the catalog that this spec needs, each with its resources."""
+        place = f"{self.region}:{self.account}"
+        reports = spec["reports"]
+        endpoints = [name for endpoint in spec["endpoints"] if (name := endpoint["sagemaker_endpoint"])]
+        return {
+            "health_gate": {
+                "hyperpod_cluster": hyperpod_cluster_arn,
+                "eks_cluster": spec["eks_cluster"],
+                "topic": topic_arn,
+                "reports": f"arn:{self.partition}:s3:::{reports['bucket']}/{reports['prefix']}/{spec['environment']}",
+                "key": storage.key.key_arn,
+                "stack": self.stack_name,
+            },
+            **_if("roles", [f"arn:{self.partition}:iam::{self.account}:role/{role['name']}" for role in spec["roles"]]),
+            **_if("weights", sorted({f"arn:{self.partition}:s3:::{weights['bucket']}" for weights in spec["weights"]}), "buckets"),
+            **({"health_gate_lustre": {}} if spec["lustre"] else {}),
+            # SageMaker writes the name in the ARN of an endpoint in lower case.
+            **_if("endpoints", [f"arn:{self.partition}:sagemaker:{place}:endpoint/{name.lower()}" for name in endpoints]),
+        }
+
+    def _security_group(
+        self, network: NetworkValues, eks: EksValues, ports: Sequence[int]
+    ) -> tuple[ec2.ISecurityGroup, list[ec2.CfnSecurityGroupIngress]]:
+        """A group of the gate's own: to the Kubernetes API, to the pods' ports that the backends name, and to AWS."""
+        made = ec2.CfnSecurityGroup(
+            self,
+            "SecurityGroup",
+            group_description="Health gate: to the Kubernetes API, to pods and to AWS",
+            vpc_id=network.vpc_id,
+            security_group_egress=[
+                {"ipProtocol": "tcp", "fromPort": _HTTPS, "toPort": _HTTPS, "cidrIp": "0.0.0.0/0", "description": "Kubernetes API and AWS"},
+                *(
+                    {
+                        "ipProtocol": "tcp",
+                        "fromPort": port,
+                        "toPort": port,
+                        "destinationSecurityGroupId": network.efa_security_group_id,
+                        "description": "Pods",
+                    }
+                    for port in ports
+                ),
+            ],
+        )
+        into = [("Api", eks.security_group_id, _HTTPS), *((f"Pods{port}", network.efa_security_group_id, port) for port in ports)]
+        rules = [
+            ec2.CfnSecurityGroupIngress(
+                self,
+                f"Into{what}",
+                group_id=group_id,
+                source_security_group_id=made.attr_group_id,
+                ip_protocol="tcp",
+                from_port=port,
+                to_port=port,
+                description="Health gate",
+            )
+            for what, group_id, port in into
+        ]
+        return ec2.SecurityGroup.from_security_group_id(self, "Group", made.attr_group_id, mutable=False), rules
+
+
+def _if(part: str, resources: list[str], name: str = "") -> dict[str, Any]:
+    return {f"health_gate_{part}": {name or part: resources}} if resources else {}
