@@ -28,7 +28,7 @@ def resource(kind: Kind) -> Resource:
     """Return the facts of a resource type."""
     row = yaml_table("cloudformation")[kind]
     settable = row["settable"]
-    names: dict[str, tuple[str, ...]] = (
-        dict.fromkeys(settable, ()) if isinstance(settable, list) else {name: tuple(sub or ()) for name, sub in settable.items()}
-    )
+    rows = settable if isinstance(settable, list) else [settable]
+    parts = [row if isinstance(row, dict) else {row: ()} for row in rows]
+    names: dict[str, tuple[str, ...]] = {name: tuple(sub or ()) for part in parts for name, sub in part.items()}
     return Resource(type=row["type"], settable=names, managed=row["managed"], replaces=tuple(row["replaces"]))

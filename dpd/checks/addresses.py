@@ -16,6 +16,8 @@ from dpd.sizing.subnets import SubnetPlan, gpu_subnet, subnet_plan
 _CIDRS: Final = "https://docs.aws.amazon.com/vpc/latest/userguide/vpc-cidr-blocks.html"
 _SUBNETS: Final = "https://docs.aws.amazon.com/vpc/latest/userguide/subnet-sizing.html"
 _CNI: Final = "https://docs.aws.amazon.com/eks/latest/userguide/network-reqs.html"
+_WIDEST_SERVICES, _NARROWEST_SERVICES = 12, 24
+_FOR_SERVICES: Final = tuple(map(IPv4Network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")))
 _CNI_REPORT: Final = "https://github.com/aws/amazon-vpc-cni-k8s/issues/2846"
 
 
@@ -180,3 +182,28 @@ def _reserved(environment: Environment, _: Context) -> Iterator[Problem]:
             if cidr.overlaps(block):
                 message = f"{cidr} shares addresses with {block}, which services such as SageMaker use themselves"
                 yield Problem(path, message, "choose another network", cidr, f"outside {block}", level=Level.WARNING)
+
+
+@check(
+    "ADR008", "Service addresses are no addresses of the VPC",
+    why="EKS refuses a service network that shares addresses with the VPC, after the network was made; and what lies behind a shared "
+        "address cannot be reached from pods.",
+    link="https://docs.aws.amazon.com/eks/latest/APIReference/API_KubernetesNetworkConfigRequest.html",
+)  # fmt: skip
+def _services(environment: Environment, _: Context) -> Iterator[Problem]:
+    for key, value in environment.cluster.raw.eks.items():
+        if key != "KubernetesNetworkConfig.ServiceIpv4Cidr":
+            continue
+        path, fix = f"cluster.raw.eks.{key}", "choose a private network of /12 to /24 that nothing else uses"
+        try:
+            services = IPv4Network(value)
+        except (ValueError, TypeError):
+            yield Problem(path, "is no IPv4 network", fix, value)
+            continue
+        private = any(services.subnet_of(block) for block in _FOR_SERVICES)
+        if not private or not _WIDEST_SERVICES <= services.prefixlen <= _NARROWEST_SERVICES:
+            yield Problem(path, "is not a private network of /12 to /24", fix, services, "/12 to /24")
+        for place, other in _networks(environment):
+            if services.overlaps(other):
+                yield Problem(path, f"{services} shares addresses with {other} ({place})", fix, services, f"outside {other}")
+                break

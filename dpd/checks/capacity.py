@@ -342,3 +342,17 @@ def _one_stack(environment: Environment, _: Context) -> Iterator[Problem]:
         needed = count * OUTPUTS_OF_AN_ENDPOINT
         message = f"{count} endpoints x {OUTPUTS_OF_AN_ENDPOINT} outputs = {needed}; a stack has at most {limit}"
         yield Problem("endpoints", message, "move some of them to a second environment with a cluster of its own", count, f"{most}")
+
+
+@check(
+    "CAP012", "Every busy process of a pod has a CPU", level=Level.WARNING,
+    why="vLLM runs a process for each rank, one for the engine and one for the server, and all of them are busy at once. With fewer "
+        "CPUs the GPUs wait for them.",
+    link="https://docs.vllm.ai/en/latest/configuration/optimization/",
+)  # fmt: skip
+def _cpus(environment: Environment, _: Context) -> Iterator[Problem]:
+    for it in roles_on_gpus(environment):
+        role, cpus = it.placed.role, pod_shape(it.placed.role, it.instance).cpus
+        if cpus < role.tensor_parallel + 2:
+            message = f"{role.tensor_parallel} ranks + engine + server = {role.tensor_parallel + 2} processes; the pod has {cpus} CPUs"
+            yield Problem(f"{it.placed.path}.cpus", message, "leave cpus out", cpus, f"{role.tensor_parallel + 2} or more")

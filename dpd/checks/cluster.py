@@ -22,7 +22,7 @@ _HELM: Final = "https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperp
 _DEEP: Final = "https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-eks-resiliency-deep-health-checks.html"
 _TIERED: Final = "https://docs.aws.amazon.com/sagemaker/latest/dg/managed-tier-checkpointing.html"
 
-_ROLE: Final = re.compile(r"arn:aws[a-z-]*:iam::[0-9]{12}:role/(?!aws-service-role/)\S+")
+_ROLE: Final = re.compile(r"arn:aws[a-z-]*:iam::[0-9]{12}:role/(?!aws-service-role/)[\w+=,.@/-]+")
 _NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 _PREFIX: Final = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
 _LONGEST_PREFIX: Final = 253
@@ -529,8 +529,10 @@ def agent_images(environment: Environment, _: Context) -> Iterator[Problem]:
     level=Level.WARNING,
 )
 def spot(environment: Environment, _: Context) -> Iterator[Problem]:
-    """Warn of spot capacity under a role, once for each group."""
-    used = {role.group: f"endpoints[{index}].{name}" for index, one in enumerate(environment.endpoints) for name, role in one.roles}
+    """Warn of spot capacity under a role or under the system pods, once for each group."""
+    groups = environment.cluster.groups.items()
+    used = {name: "what DNS, webhooks and routers need" for name, group in groups if _has_gpus(group.instance_type) is False}
+    used |= {role.group: f"endpoints[{index}].{name}" for index, one in enumerate(environment.endpoints) for name, role in one.roles}
     for name, group in environment.cluster.groups.items():
         if group.capacity == "spot" and name in used:
             yield Problem(

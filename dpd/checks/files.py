@@ -69,3 +69,23 @@ def _claims(environment: Environment) -> Iterator[tuple[Fault, Hashable, str, st
             said,
             "give each environment an EKS cluster of its own",
         )
+    yield from _claims_outside(environment)
+
+
+def _claims_outside(environment: Environment) -> Iterator[tuple[Fault, Hashable, str, str, str]]:
+    """What environments with different names can still contend for."""
+    account, region = environment.account, environment.region
+    for index, endpoint in enumerate(environment.endpoints):
+        place = f"endpoints[{index}].exposure"
+        if (name := endpoint.exposure.sagemaker_endpoint) is not None:
+            said = f"registers the SageMaker endpoint {name} in account {account}, {region}"
+            yield SHARED, (account, region, "sagemaker", name.lower()), f"{place}.sagemaker_endpoint", said, "give each its own name"
+        if (certificate := endpoint.exposure.certificate) is not None:
+            said = f"serves {certificate.domain_name}, and a name leads to one load balancer"
+            fix = "give each a domain name of its own"
+            yield SHARED, ("domain", certificate.domain_name), f"{place}.certificate.domain_name", said, fix
+    if (network := environment.network.existing) is not None and network.s3_gateway_endpoint == "create":
+        for index, table in enumerate(network.route_table_ids):
+            said = f"adds a gateway endpoint for S3 to {table}, which takes one"
+            fix = "write s3_gateway_endpoint: exists in all but one of them"
+            yield SHARED, ("route table", table), f"network.existing.route_table_ids[{index}]", said, fix

@@ -234,3 +234,25 @@ def holds_weights(environment: Environment, _: Context) -> Iterator[Problem]:
             limit=f"at least {sum(weights.values()):,.0f} GiB",
             fix="make the file system larger, or read some weights from S3",
         )
+
+
+@check(
+    "LUS009",
+    "An adopted file system is mounted by its own name",
+    why="Nodes and pods mount what the DNS name leads to. With the name of another file system, or of one in another Region, they find "
+    "other files or nothing, and wait in ContainerCreating.",
+    link="https://docs.aws.amazon.com/fsx/latest/LustreGuide/mounting-ec2-instance.html",
+)
+def own_name(environment: Environment, _: Context) -> Iterator[Problem]:
+    """Compare the DNS name with the file system's id and the environment's Region."""
+    existing = environment.storage.lustre and environment.storage.lustre.existing
+    if existing:
+        expected = f"{existing.file_system_id}.fsx.{environment.region}.amazonaws.com"
+        if existing.dns_name.lower().removesuffix(".cn") != expected:
+            yield Problem(
+                path="storage.lustre.existing.dns_name",
+                message=f"is not the name of {existing.file_system_id} in {environment.region}",
+                value=existing.dns_name,
+                limit=expected,
+                fix=f"copy it from: aws fsx describe-file-systems --file-system-ids {existing.file_system_id}",
+            )

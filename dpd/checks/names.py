@@ -341,3 +341,26 @@ def lustre_volumes(environment: Environment, _: Context) -> Iterator[Problem]:
                 limit=f"{names.SERVICE_NAME_LIMIT} characters for <app>-<environment>-<namespace>-lustre",
                 fix="shorten the namespace",
             )
+
+
+@check(
+    "NAM012",
+    "A domain name leads to one endpoint",
+    why="Each endpoint has a load balancer of its own. The operator writes the DNS record of the name, so the endpoint that comes last "
+    "takes the traffic of the others.",
+    link="https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-model-deployment-custom-certs.html",
+)
+def domain_names(environment: Environment, _: Context) -> Iterator[Problem]:
+    """Compare the domain names of all certificates."""
+    first: dict[str, str] = {}
+    for path, endpoint in _endpoints(environment):
+        certificate = endpoint.exposure.certificate
+        taken = first.setdefault(certificate.domain_name, path) if certificate else path
+        if certificate and taken != path:
+            yield Problem(
+                path=f"{path}.exposure.certificate.domain_name",
+                message=f"{taken} has the same domain name",
+                value=certificate.domain_name,
+                limit="one endpoint",
+                fix="give each endpoint a domain name of its own",
+            )

@@ -12,6 +12,7 @@ from dpd.environment.endpoint import Autoscaling, Endpoint, Role
 from dpd.environment.environment import Environment
 from dpd.environment.yaml_file import dotted
 from dpd.finding import Level
+from dpd.sizing.startup import startup_budget_seconds
 
 _DPD: Final = "https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-model-deployment-dpd.html"
 _BLOG: Final = "https://aws.amazon.com/blogs/machine-learning/disaggregated-prefill-and-decode-for-llm-inference-on-sagemaker-hyperpod/"
@@ -459,3 +460,23 @@ def rollout(environment: Environment, _: Context) -> Iterator[Problem]:
                     value=role.max_surge,
                     fix="leave it out; to change a model without a gap, add a second endpoint and move the clients",
                 )
+
+
+@check(
+    "OPR015", "The operator waits until the weights are loaded",
+    why="When the time is over the operator calls the deployment failed, although its pods are still loading.",
+    link=_DPD,
+    level=Level.WARNING,
+)  # fmt: skip
+def patience(environment: Environment, _: Context) -> Iterator[Problem]:
+    """Compare deploy_timeout_seconds with what one pod may need to start."""
+    for path, endpoint in _endpoints(environment):
+        needed, given = startup_budget_seconds(endpoint.model.shape), endpoint.deploy_timeout_seconds
+        if given is not None and given < needed:
+            yield Problem(
+                path=f"{path}.deploy_timeout_seconds",
+                message=f"a pod may take {needed:,} seconds to load {endpoint.model.shape.weight_bytes / 2**30:,.0f} GiB and start",
+                value=given,
+                limit=f"{needed:,} or more",
+                fix="leave it out; the default follows from the weights",
+            )

@@ -11,8 +11,11 @@ from dpd.environment.types import Arn, ByShape, DnsLabel, ImageDigest, ImageRepo
 SharedTier = Annotated[
     Text,
     matching(
-        re.compile(r"none|tiered_storage|rediss?://[A-Za-z0-9.-]+:[0-9]{1,5}"),
-        "must be none, tiered_storage or redis://host:port",
+        re.compile(
+            r"none|tiered_storage|rediss?://(?!localhost:|127\.|0\.)[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?(?:\.[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?)*"
+            r":(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
+        ),
+        "must be none, tiered_storage or redis://host:port with the host that all pods share",
         "redis://cache.example.internal:6379",
     ),
 ]

@@ -81,7 +81,8 @@ SHARED: Final = Fault(
     "CFG009",
     "No two environments own the same thing",
     "Stacks, buckets, roles and clusters are named `<app>-<environment>-…` in one account and Region, and an EKS cluster carries one "
-    "HyperPod cluster and one inference operator. Two environments with the same names would update or replace each other.",
+    "HyperPod cluster and one inference operator. Two environments with the same names would update or replace each other; a SageMaker "
+    "endpoint, a domain name or a route to S3 that two of them make is refused for the second, or taken from the first.",
 )
 UNUSED_ACKNOWLEDGEMENT: Final = Fault(
     "ACK001",

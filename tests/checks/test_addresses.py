@@ -10,6 +10,7 @@ from tests.support import REMOVE, findings
 
 GPU = "network.gpu_subnet.cidr"
 VPC = "network.vpc_cidr"
+SERVICES = "KubernetesNetworkConfig.ServiceIpv4Cidr"
 SMALL_LUSTRE = {"storage.lustre.capacity_gib": 1200}
 
 
@@ -45,6 +46,9 @@ def control_plane(first: str, second: str) -> dict[str, Any]:
          control_plane("10.0.16.0/24", "10.0.17.0/24")),
         ("ADR003", "network.existing.control_plane_subnets[1].cidr", control_plane("10.0.16.0/23", "10.0.17.0/24"),
          control_plane("10.0.16.0/24", "10.0.17.0/24")),
+        *(("ADR008", f"cluster.raw.eks.{SERVICES}", {"cluster.raw.eks": {SERVICES: wrong}},
+           {"cluster.raw.eks": {SERVICES: "172.20.0.0/16"}})
+          for wrong in ("10.1.128.0/24", "10.192.0.0/16", "10.0.0.0/8", "172.20.0.0/25", "198.51.100.0/24", "some", 7, None)),
         ("ADR004", GPU, {GPU: "172.16.0.0/16"}, {GPU: "100.64.0.0/16"}),
         ("ADR004", GPU, {GPU: "192.168.0.0/16"}, {GPU: "10.200.0.0/16"}),
         ("ADR004", GPU, {GPU: "198.19.0.0/16"}, {GPU: "198.18.0.0/16"}),

@@ -75,6 +75,7 @@ def scaling(low: int, high: int) -> dict[str, Any]:
          {"endpoints": [], P_COUNT: 0, D_COUNT: 0, f"{SYSTEM}.count": 1}),
         ("CAP009", f"{DECODE}.memory_gib", {f"{DECODE}.memory_gib": 8}, {f"{DECODE}.memory_gib": 128}),
         ("CAP009", f"{DECODE}.memory_gib", {"endpoints[0].kv.cpu_tier_gib": 300}, {"endpoints[0].kv.cpu_tier_gib": 200}),
+        ("CAP012", f"{DECODE}.cpus", {f"{DECODE}.cpus": 9}, {f"{DECODE}.cpus": 10}),
         ("CAP010", f"{DECODE}.group", {**second(), f"{DECODE}.group": "prefill"}, second()),
         ("CAP010", f"{DECODE}.group", {f"{PREFILL}.tensor_parallel": 4, f"{DECODE}.tensor_parallel": 4, f"{DECODE}.group": "prefill"},
          {f"{DECODE}.group": "prefill", P_COUNT: 2}),

@@ -153,6 +153,7 @@ CASES = [
             ("arn:aws:sts::111122223333:assumed-role/Admin/me", "a session"),
             ("arn:aws:iam::111122223333:user/me", "not an IAM role"),
             ("arn:aws:iam::111122223333:root", "not an IAM role"),
+            ("arn:aws:iam::111122223333:role/*", "not an IAM role"),
             ("arn:aws:iam::111122223333:role/aws-service-role/x.amazonaws.com/Y", "not an IAM role"),
         ]
     ),
@@ -210,7 +211,15 @@ CASES = [
         {"cluster.groups.decode.capacity": "spot"},
         "cluster.groups.decode.capacity",
         "endpoints[0].decode",
+        {"cluster.groups.decode.capacity": "on_demand"},
+        Level.WARNING,
+    ),
+    Case(
+        "CLU020",
         {"cluster.groups.system.capacity": "spot"},
+        "cluster.groups.system.capacity",
+        "DNS, webhooks and routers",
+        {"cluster.groups.system.capacity": "on_demand"},
         Level.WARNING,
     ),
     Case("CLU018", {"region": "ca-central-1"}, "region", "us-east-1", {"region": "ca-central-1", "endpoints": []}),

@@ -51,6 +51,20 @@ CASES = [
         "link would be ignored",
         lustre(link={"prefix": "a", "path": "/a"}),
     ),
+    *(
+        Case(
+            "LUS009",
+            {**ADOPTED, "storage.lustre.existing.dns_name": wrong},
+            "storage.lustre.existing.dns_name",
+            EXISTING["dns_name"],
+            ADOPTED,
+        )
+        for wrong in (
+            EXISTING["dns_name"].replace("us-east-2", "us-west-2"),
+            EXISTING["dns_name"].replace("fs-0", "fs-1"),
+            "hello world",
+        )
+    ),
     Case("LUS001", {SIZE: REMOVE}, "storage.lustre", "capacity_gib is missing"),
     Case("LUS001", {"storage.lustre": {}}, "storage.lustre", "capacity_gib and throughput_mbps_per_tib are", {"storage.lustre": REMOVE}),
     *(

@@ -19,6 +19,13 @@ def second(**changes: Any) -> dict[str, Any]:
     return {"endpoints[1]": {**SECOND, "name": "other", **changes}}
 
 
+def served_at(domain_name: str) -> dict[str, Any]:
+    """Two endpoints with certificates, the second for some domain name."""
+    arn = "arn:aws:acm:us-east-2:111122223333:certificate/12345678-1234-1234-1234-123456789012"
+    first = {"certificate": {"acm_arn": arn, "domain_name": "llm.example.com"}}
+    return {"endpoints[0].exposure": first, **second(exposure={"certificate": {"acm_arn": arn, "domain_name": domain_name}})}
+
+
 def adopted_name(name: str) -> dict[str, Any]:
     return {**ADOPTED_CLUSTER, "cluster.existing.name": name}
 
@@ -75,6 +82,13 @@ CASES = [
     *(
         Case("NAM007", {"endpoints[0].name": name}, "endpoints[0].name", f"{name.upper()}_PORT", {"endpoints[0].name": f"{name}-70b"})
         for name in ("vllm", "lmcache", "nixl", "nccl", "ucx")
+    ),
+    Case(
+        "NAM012",
+        served_at("llm.example.com"),
+        "endpoints[1].exposure.certificate.domain_name",
+        "endpoints[0] has",
+        served_at("b.example.com"),
     ),
     Case(
         "NAM008",

@@ -89,6 +89,7 @@ WRONG: list[tuple[str, dict[str, Any], str, Level]] = [
     ("OPR009", {E + "prefill.autoscaling": {"min_replicas": 1, "max_replicas": 1}}, E + "prefill.autoscaling", Level.ERROR),
     ("OPR009", {E + "prefill.autoscaling": SCALED | {"min_replicas": 2}}, E + "prefill.autoscaling.min_replicas", Level.ERROR),
     ("OPR009", {E + "prefill.autoscaling": SCALED | {"min_replicas": 2, "max_replicas": 3}}, E + "prefill.replicas", Level.WARNING),
+    ("OPR015", {E + "deploy_timeout_seconds": 60}, E + "deploy_timeout_seconds", Level.WARNING),
     (
         "OPR010",
         {E + "prefill.autoscaling": SCALED | {"cloudwatch": [CLOUDWATCH | {"period_seconds": 45}]}},
@@ -134,13 +135,18 @@ RIGHT: list[tuple[str, dict[str, Any]]] = [
     ("OPR007", {E + "raw.spec": {"loadBalancer": {"idleTimeoutSeconds": 4000}}}),
     ("OPR007", {E + "raw.spec": {"dataCapture": {"s3Uri": "s3://bucket/x", "modelPod": {"enabled": True}}}}),
     ("OPR008", {E + "raw.spec": {"loadBalancer": {"idleTimeoutSeconds": 600}, "pdSpec": {"routingThreshold": 4096}}}),
-    ("OPR008", {E + "raw.spec": {"worker": {"requestLimits": {"maxConcurrentRequests": 64}}, "modelSourceConfig": {"prefetchEnabled": True}}}),
+    ("OPR008", {E + "raw.spec": {"worker": {"requestLimits": {"maxConcurrentRequests": 64}}}}),
+    ("OPR008", {E + "raw.spec": {"modelSourceConfig": {"prefetchEnabled": True}}}),
     ("OPR008", {E + "raw.spec": {"pdSpec": {"prefillSpec": {"resources": {"requests": HUGE_PAGES, "limits": HUGE_PAGES}}}}}),
     (
         "OPR008",
-        {E + "prefill.autoscaling": SCALED, E + "raw.spec": {"pdSpec": {"autoScalingSpec": {"prefillAutoScaling": {"pollingInterval": 15}}}}},
+        {
+            E + "prefill.autoscaling": SCALED,
+            E + "raw.spec": {"pdSpec": {"autoScalingSpec": {"prefillAutoScaling": {"pollingInterval": 15}}}},
+        },
     ),
     ("OPR009", {E + "prefill.autoscaling": SCALED}),
+    ("OPR015", {E + "deploy_timeout_seconds": 1800}),
     ("OPR010", {E + "prefill.autoscaling": SCALED | {"cloudwatch": [CLOUDWATCH | {"period_seconds": 30}]}}),
     ("OPR010", {E + "prefill.autoscaling": SCALED | {"cloudwatch": [CLOUDWATCH | {"period_seconds": 120}]}}),
     (

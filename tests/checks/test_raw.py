@@ -18,6 +18,12 @@ WRONG = [
     ("RAW002", "cluster.raw.hyperpod", {"VpcConfig.Subnets": []}, "remove it"),
     ("RAW002", "cluster.groups.decode.raw", {"ThreadsPerCore": 1}, "remove it"),
     ("RAW002", "storage.lustre.raw", {"LustreConfiguration": {"ImportPath": "s3://x"}}, "remove it"),
+    ("RAW002", "cluster.raw.eks", {"Logging": {}}, "remove it"),
+    ("RAW002", "cluster.raw.eks", {"KubernetesNetworkConfig.IpFamily": "ipv6"}, "remove it"),
+    ("RAW001", "cluster.raw.eks", {"KubernetesNetworkConfig.ServiceIpv4Cdr": "10.9.0.0/16"}, "did you mean ServiceIpv4Cidr?"),
+    ("RAW002", "storage.lustre.raw", {"StorageType": "HDD"}, "remove it"),
+    ("RAW002", "storage.lustre.raw", {"FileSystemTypeVersion": "2.10"}, "remove it"),
+    ("RAW002", "storage.lustre.raw", {"LustreConfiguration.DriveCacheType": "READ"}, "remove it"),
     ("RAW003", "storage.lustre.raw", {"BackupId": "backup-0123456789"}, "keep it as it is"),
 ]
 RIGHT: list[tuple[str, dict[str, Any]]] = [

@@ -8,6 +8,7 @@ import jsonschema
 import pytest
 import yaml
 
+from tests.checks.cases import ADOPTED_NETWORK
 from tests.commands.support import Dpd
 from tests.support import ROOT, base, edited
 
@@ -181,6 +182,24 @@ def test_two_environments_on_one_adopted_eks_cluster(dpd: Dpd, tmp_path: Path) -
     assert [(finding["id"], finding["path"]) for finding in report["findings"] if finding["id"] == "CFG009"] == [
         ("CFG009", "cluster.existing.name")
     ]
+
+
+def test_what_two_environments_of_different_names_contend_for(dpd: Dpd, tmp_path: Path) -> None:
+    arn = "arn:aws:acm:us-east-2:111122223333:certificate/12345678-1234-1234-1234-123456789012"
+    exposure = {"sagemaker_endpoint": "llama", "certificate": {"acm_arn": arn, "domain_name": "llm.example.com"}}
+    network = {**ADOPTED_NETWORK, "network.existing.s3_gateway_endpoint": "create"}
+
+    def contended(second: dict[str, Any]) -> list[str]:
+        files = [
+            written(tmp_path, "one.yaml", edited({**network, "endpoints[0].exposure": exposure})),
+            written(tmp_path, "two.yaml", edited({**network, "endpoints[0].exposure": exposure, **second})),
+        ]
+        report = json.loads(dpd("check", "--json", *files).out)
+        return sorted(finding["path"] for finding in report["findings"] if finding["id"] == "CFG009")
+
+    domain, name = "endpoints[0].exposure.certificate.domain_name", "endpoints[0].exposure.sagemaker_endpoint"
+    assert contended({}) == [domain, name, "network.existing.route_table_ids[0]"]
+    assert contended({"network.existing.s3_gateway_endpoint": "exists", domain: "b.example.com", name: "other"}) == []
 
 
 def test_a_file_that_is_given_twice_is_read_once(dpd: Dpd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -113,6 +113,11 @@ ONE_FINDING_EACH: tuple[tuple[dict[str, Any], list[tuple[str, str]]], ...] = (
     ({"endpoints[0].kv.shared_tier": "redis"}, [("CFG005", "endpoints[0].kv.shared_tier")]),
     ({"endpoints[0].kv.shared_tier": {"redis": 1}}, [("CFG004", "endpoints[0].kv.shared_tier")]),
     ({"endpoints[0].kv.shared_tier": "redis://cache.internal:6379"}, []),
+    ({"endpoints[0].kv.shared_tier": "rediss://10.1.2.3:65535"}, []),
+    *(
+        ({"endpoints[0].kv.shared_tier": f"redis://{host}"}, [("CFG005", "endpoints[0].kv.shared_tier")])
+        for host in ("a:0", "a:65536", "a:99999", "-:6379", "a-.b:6379", "a..b:6379", "localhost:6379", "127.0.0.1:6379", "0.0.0.0:6379")
+    ),
     ({"endpoints[0].environment": {"A": 1}}, [("CFG004", "endpoints[0].environment.A")]),
     ({"endpoints[0].environment": {"A": {"secret": "s"}}}, [("CFG002", "endpoints[0].environment.A.key")]),
     ({"endpoints[0].environment": {"A": {"secret": "S!", "key": "k"}}}, [("CFG005", "endpoints[0].environment.A.secret")]),
