@@ -13,6 +13,7 @@ from tests.commands.support import Dpd, process
 from tests.commands.test_check import written
 from tests.support import ROOT, edited
 
+SHIPPED = sorted(file.stem for file in (ROOT / "environments").glob("*.yaml"))
 OUTPUTS = {"LustreFileSystemId": "fs-0123456789abcdef0", "LustreDnsName": "fs-0.fsx.us-east-2.amazonaws.com", "LustreMountName": "abcdefgh"}
 
 
@@ -25,7 +26,7 @@ def test_every_environment_is_written_and_twice_the_same(dpd: Dpd, tmp_path: Pat
     assert dpd("render", "-o", tmp_path / "two").code == 0
     files = tree(tmp_path / "one")
     assert files == tree(tmp_path / "two")
-    assert {name.split("/")[0] for name in files} == {"dev", "staging", "prod"}
+    assert {name.split("/")[0] for name in files} == {*SHIPPED}
     assert "dev/llama-70b/inferenceendpointconfig-llama-70b.yaml" in files
     for content in files.values():
         assert {"apiVersion", "kind", "metadata"} <= set(yaml.safe_load(content))
@@ -36,7 +37,7 @@ def test_one_environment_can_be_chosen(dpd: Dpd, tmp_path: Path) -> None:
     assert (outcome.code, [path.name for path in tmp_path.iterdir()]) == (0, ["dev"])
     outcome = dpd("render", "--env", "qa", "-o", tmp_path)
     assert outcome.code == 1
-    assert "There is no environment 'qa'. There are: dev, prod, staging." in outcome.err
+    assert f"There is no environment 'qa'. There are: {', '.join(SHIPPED)}." in outcome.err
 
 
 def test_what_a_deployment_knows_is_named_or_filled_in(dpd: Dpd, tmp_path: Path) -> None:
@@ -79,13 +80,21 @@ def test_nothing_is_written_for_a_file_with_an_error(dpd: Dpd, tmp_path: Path, c
     assert not (tmp_path / "out").exists()
 
 
-def test_a_folder_with_other_files_is_left_alone(dpd: Dpd, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "content"), [("thesis.txt", "mine"), ("kustomization.yaml", "resources: []")])
+def test_a_folder_with_other_files_is_left_alone(dpd: Dpd, tmp_path: Path, name: str, content: str) -> None:
     (tmp_path / "dev").mkdir()
-    (tmp_path / "dev" / "thesis.txt").write_text("mine", encoding="utf-8")
+    (tmp_path / "dev" / name).write_text(content, encoding="utf-8")
     outcome = dpd("render", "--env", "dev", "-o", tmp_path)
     assert outcome.code == 1
-    assert "thesis.txt" in outcome.err
-    assert tree(tmp_path) == {"dev/thesis.txt": b"mine"}
+    assert name in outcome.err
+    assert tree(tmp_path) == {f"dev/{name}": content.encode()}
+
+
+def test_an_output_folder_that_is_a_file(dpd: Dpd, tmp_path: Path) -> None:
+    file = written(tmp_path, "file", "mine")
+    outcome = dpd("render", "--env", "dev", "-o", file)
+    assert (outcome.code, outcome.err) == (1, f"Error: {file} is a file; name another output folder.\n")
+    assert file.read_text(encoding="utf-8") == "mine"
 
 
 def test_a_place_that_cannot_be_written_is_a_fault_of_the_machine(dpd: Dpd, tmp_path: Path) -> None:
