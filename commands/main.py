@@ -18,7 +18,7 @@ from dpd import __version__
 MISTAKE, USAGE, FAULT, INTERRUPTED, PIPE_CLOSED = 1, 2, 3, 130, 141
 _COMPLETION: Final = "_DPD_COMPLETE"
 """Set by shells that complete a command line."""
-_COMMANDS: Final = ("init", "check", "explain", "render", "schema")
+_COMMANDS: Final = ("init", "check", "explain", "render", "doctor", "schema")
 
 
 class _Lazy(click.Group):
@@ -60,6 +60,7 @@ Examples:
   dpd check                       # every file in environments/
   dpd explain MEM001              # why a check exists
   dpd render -o manifests         # the Kubernetes manifests, for review or GitOps
+  dpd doctor -e dev               # prove a deployment from here
 
 Exit codes: 0 fine, 1 findings or mistakes, 2 wrong call, 3 fault of the machine or of dpd.""",
 )
