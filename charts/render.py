@@ -22,6 +22,7 @@ from charts.volumes import lustre_objects
 from dpd.checks.manifests import beyond_checks
 from dpd.environment.endpoint import Endpoint
 from dpd.environment.environment import Environment
+from dpd.environment.names import MANAGED_BY
 from dpd.finding import Finding
 
 NAMESPACES_FOLDER: Final = "_namespaces"
@@ -29,6 +30,7 @@ CLUSTER_FOLDER: Final = "_cluster"
 GATE_FOLDER: Final = "_gate"
 
 _BACKENDS: Final[dict[str, Callable[[Endpoint, Site], tuple[dict[str, Any], ...]]]] = {"operator": operator.objects}
+_MARK: Final = f"app.kubernetes.io/managed-by: {MANAGED_BY}".encode()
 _DUMPER: Final = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
@@ -161,11 +163,11 @@ def write(rendered: Rendered, folder: Path) -> list[Path]:
     """Write the manifests of an environment below ``folder/<environment>``, replacing what was there; returns the files.
 
     Everything is written beside the old folder first and swapped in at the end, so a reader sees the old set or the new
-    one. Raises ``FileExistsError`` when the folder to replace holds anything but YAML files, since then this tool did not
-    make it, and ``OSError`` when the disk refuses.
+    one. Raises ``FileExistsError`` when the folder to replace holds a file that is no manifest of this tool, since what it
+    replaces is gone, and ``OSError`` when the disk refuses.
     """
     target = folder / rendered.environment
-    _ours(target)
+    _ours(folder, target)
     folder.mkdir(parents=True, exist_ok=True)
     fresh = Path(tempfile.mkdtemp(prefix=f".{rendered.environment}-", dir=folder))
     try:
@@ -191,9 +193,14 @@ def _fill(rendered: Rendered, folder: Path) -> list[Path]:
     return sorted(files)
 
 
-def _ours(target: Path) -> None:
-    if target.exists() and not target.is_dir():
-        raise FileExistsError(f"{target} is a file; name another output folder")
-    foreign = next((file for file in sorted(target.rglob("*")) if not file.is_dir() and file.suffix != ".yaml"), None)
+def _ours(folder: Path, target: Path) -> None:
+    if taken := next((place for place in (folder, target) if place.exists() and not place.is_dir()), None):
+        raise FileExistsError(f"{taken} is a file; name another output folder")
+    foreign = next((file for file in sorted(target.rglob("*")) if not file.is_dir() and not _made_here(file)), None)
     if foreign is not None:
         raise FileExistsError(f"{target} holds {foreign.relative_to(target)}, which this tool did not write; name another output folder")
+
+
+def _made_here(file: Path) -> bool:
+    """Whether a file is a manifest with the label that every manifest of this tool has."""
+    return file.suffix == ".yaml" and _MARK in file.read_bytes()

@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 from syrupy.assertion import SnapshotAssertion
 
 from charts.manifest import Manifest, chart_of
-from charts.render import Rendered, render, render_endpoint, to_yaml, write
+from charts.render import Rendered, render, render_all, render_endpoint, to_yaml, write
 from charts.site import Site
 from dpd.environment.environment import Environment
 from dpd.environment.load import load
+from dpd.environment.names import MANAGED_BY, cluster_labels
 from tests.support import ROOT, base, environment
 
 EXAMPLES = sorted((ROOT / "environments").glob("*.yaml"))
@@ -39,6 +40,17 @@ def files(folder: Path) -> Iterator[tuple[str, str]]:
 
 def config_map(name: str = "a", **data: Any) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
+
+
+def labelled() -> dict[str, Any]:
+    """With the labels that all objects of this tool have."""
+    return {**config_map(), "metadata": {"name": "a", "labels": cluster_labels()}}
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_every_manifest_says_who_made_it(path: Path) -> None:
+    made = render_all(example(path)).manifests()
+    assert {manifest.body["metadata"]["labels"]["app.kubernetes.io/managed-by"] for manifest in made} == {MANAGED_BY}
 
 
 def test_manifests_of_dev(snapshot: SnapshotAssertion) -> None:
@@ -112,7 +124,7 @@ def test_written_files_hold_what_was_rendered(tmp_path: Path) -> None:
 
 def test_stale_files_go_and_neighbours_stay(tmp_path: Path) -> None:
     (tmp_path / "dev" / "old").mkdir(parents=True)
-    (tmp_path / "dev" / "old" / "a.yaml").write_text("a: 1")
+    (tmp_path / "dev" / "old" / "a.yaml").write_text(to_yaml(Manifest("a.yaml", labelled())))
     (tmp_path / "staging").mkdir()
     (tmp_path / "staging" / "b.yaml").write_text("b: 1")
     (tmp_path / "notes.txt").write_text("mine")
@@ -138,7 +150,7 @@ def test_a_file_in_the_way_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_failed_write_leaves_the_old_files(tmp_path: Path) -> None:
-    good = Rendered("dev", {"e": (Manifest("a.yaml", config_map()),)}, {})
+    good = Rendered("dev", {"e": (Manifest("a.yaml", labelled()),)}, {})
     write(good, tmp_path)
     before = list(files(tmp_path))
     unwritable = Rendered("dev", {"e": (Manifest("a" * 300, config_map()),)}, {})
