@@ -150,11 +150,21 @@ def gated(environment: Environment, _: Context) -> Iterator[Problem]:
 @check(
     "SRC006",
     "The hub can be reached",
-    why="A closed network has no way to huggingface.co; the download fails until the endpoint times out.",
+    why="A closed network has no way to huggingface.co, and the hub's client can be told not to ask; the download fails until the "
+    "endpoint times out.",
     link=_HUB,
 )
 def hub_reachable(environment: Environment, _: Context) -> Iterator[Problem]:
-    """Refuse hub sources in a network without NAT."""
+    """Refuse hub sources in a network without NAT, and beside variables that keep the client off the hub."""
+    for path, endpoint, hub in _hubs(environment):
+        for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
+            if str(endpoint.environment.get(name, "0")).lower() not in {"0", "", "false", "no", "off"}:
+                yield Problem(
+                    path=f"{path.partition('.')[0]}.environment.{name}",
+                    message=f"keeps the pods from downloading {hub.model_id}",
+                    value=endpoint.environment[name],
+                    fix="remove it, or stage the weights in s3",
+                )
     if closed(environment):
         for path, _endpoint, hub in _hubs(environment):
             yield Problem(

@@ -44,6 +44,8 @@ WRONG: list[tuple[str, dict[str, Any], str, Level]] = [
     ("RUN003", {ARGS: ["--dtype", "float32"]}, ARGS + "[0]", Level.ERROR),
     ("RUN003", {ARGS: ["--distributed-executor-backend", "ray"]}, ARGS + "[0]", Level.ERROR),
     ("RUN007", {ENV: {"CUDA_VISIBLE_DEVICES": "0"}}, ENV + ".CUDA_VISIBLE_DEVICES", Level.ERROR),
+    ("RUN007", {ENV: {"LMCACHE_SAVE_UNFULL_CHUNK": "False"}}, ENV + ".LMCACHE_SAVE_UNFULL_CHUNK", Level.ERROR),
+    ("RUN007", {ENV: {"LMCACHE_NIXL_BUFFER_DEVICE": "cpu"}}, ENV + ".LMCACHE_NIXL_BUFFER_DEVICE", Level.ERROR),
     ("RUN007", {ENV: {"LMCACHE_REMOTE_URL": "redis://a:1"}}, ENV + ".LMCACHE_REMOTE_URL", Level.ERROR),
     *(
         ("RUN008", {ENV: {name: value}}, f"{ENV}.{name}", Level.ERROR)

@@ -62,6 +62,13 @@ CASES = [
     # the repository is gated, whatever the arithmetic is about
     Case("SRC005", {**QWEN, **hub()}, f"{PATH}.hub.token", "gated", {**QWEN, **hub("Qwen/Qwen3-32B")}),
     Case("SRC006", {**CLOSED, **hub(token=TOKEN)}, f"{PATH}.hub", "make a NAT gateway", hub(token=TOKEN)),
+    Case(
+        "SRC006",
+        {**hub(token=TOKEN), "endpoints[0].environment": {"HF_HUB_OFFLINE": "1"}},
+        "endpoints[0].environment.HF_HUB_OFFLINE",
+        "keeps the pods from downloading",
+        {**hub(token=TOKEN), "endpoints[0].environment": {"HF_HUB_OFFLINE": "0"}},
+    ),
     Case("SRC007", hub(token=TOKEN), f"{PATH}.hub", "2 pods x 131 GiB = 263 GiB", level=Level.WARNING),
     Case(
         "SRC008",
