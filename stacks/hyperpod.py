@@ -51,6 +51,7 @@ class HyperPodStack(Stack):
             security_group_ids=network.node_security_group_ids,
             lifecycle_bucket_name=storage.lifecycle_bucket_name,
             key_arn=storage.key.key_arn,
+            lifecycle_key_arn=storage.lifecycle_bucket.encryption_key.key_arn if storage.lifecycle_bucket.encryption_key else None,
             lustre=storage.lustre is not None,
         )
         common = {

@@ -35,17 +35,28 @@ class StorageStack(Stack):
     ) -> None:
         """``lifecycle_scripts`` are texts by file name; ``stack`` are properties of the stack."""
         super().__init__(scope, id_, **stack)
-        adopted = storage.models.bucket if isinstance(storage.models.bucket, ExistingBucket) else None
-        key_arn = self._key(storage, names, adopted)
+        adopted = {path.split(".")[1]: bucket for path, bucket in storage.adopted_buckets.items()}
+        key_arn = self._key(storage, names, linked="models" not in adopted)
         key = kms.Key.from_key_arn(self, "Key", key_arn)
-        made = [names.tls_bucket, names.lifecycle_bucket, *([] if adopted else [names.model_bucket])]
-        logs = PrivateBucket(self, "LogBucket", name=names.log_bucket, key_arn=None, logs_of=sorted(made))
-        # SSE-S3, as AWS sets it up: the operator's managed policy has no permission on any key, and SageMaker reads here too.
-        PrivateBucket(self, "TlsBucket", name=names.tls_bucket, key_arn=None, log_bucket=logs)
-        lifecycle = PrivateBucket(self, "LifecycleBucket", name=names.lifecycle_bucket, key_arn=key_arn, log_bucket=logs)
-        models = None if adopted else PrivateBucket(self, "ModelBucket", name=names.model_bucket, key_arn=key_arn, log_bucket=logs)
-        bucket_key = key if adopted is None else self._adopted_key(adopted)
-        model_bucket = self._bucket("Models", adopted.existing if adopted else names.model_bucket, bucket_key)
+        # SSE-S3 for certificates, as AWS sets it up: the operator's managed policy has no permission on any key.
+        wanted = {
+            "certificates": ("TlsBucket", names.tls_bucket, None, storage.certificates.raw),
+            "node_scripts": ("LifecycleBucket", names.lifecycle_bucket, key_arn, storage.node_scripts.raw),
+            "models": ("ModelBucket", names.model_bucket, key_arn, storage.models.raw),
+        }
+        made_names = sorted(name for place, (_, name, *_) in wanted.items() if place not in adopted)
+        logs = PrivateBucket(self, "LogBucket", name=names.log_bucket, key_arn=None, logs_of=made_names)
+        made = {
+            place: PrivateBucket(self, id_, name=name, key_arn=encryption, log_bucket=logs, raw=raw)
+            for place, (id_, name, encryption, raw) in wanted.items()
+            if place not in adopted
+        }
+        buckets = {
+            place: self._bucket(place, adopted[place].existing, self._adopted_key(place, adopted[place]))
+            if place in adopted
+            else self._bucket(place, name, key if encryption else None)
+            for place, (_, name, encryption, _) in wanted.items()
+        }
         lustre = self._lustre(storage.lustre, network, key_arn, names.prefix) if storage.lustre else None
         slow: list[Construct] = [lustre] if lustre else []
         if storage.lustre and storage.lustre.link and lustre:
@@ -54,36 +65,38 @@ class StorageStack(Stack):
                 "LustreLink",
                 link=storage.lustre.link,
                 file_system_id=lustre.values.file_system_id,
-                bucket_name=model_bucket.bucket_name,
-                after=[models.policy] if models else [],
+                bucket_name=buckets["models"].bucket_name,
+                after=[made["models"].policy] if "models" in made else [],
             )
             slow.append(link)
+        scripts = buckets["node_scripts"]
+        # An adopted bucket may hold the scripts of other environments too.
+        prefix = f"{names.prefix}/{LIFECYCLE_PREFIX}" if "node_scripts" in adopted else LIFECYCLE_PREFIX
         upload = TextUpload(
             self,
             "LifecycleScripts",
-            bucket_name=lifecycle.resource.ref,
-            bucket_arn=lifecycle.arn,
-            key_arn=key_arn,
-            prefix=LIFECYCLE_PREFIX,
+            bucket_name=made["node_scripts"].resource.ref if "node_scripts" in made else scripts.bucket_name,
+            bucket_arn=scripts.bucket_arn,
+            key_arn=scripts.encryption_key.key_arn if scripts.encryption_key else None,
+            prefix=prefix,
             files=lifecycle_scripts,
         ).resource
         # Last of all: when Lustre fails in a first deployment, the bucket must still be empty to be taken back.
         upload.node.add_dependency(*slow)
         self.values: Final = StorageValues(
             key=key,
-            model_bucket=model_bucket,
-            tls_bucket_name=names.tls_bucket,
-            lifecycle_bucket_name=names.lifecycle_bucket,
-            lifecycle_bucket=self._bucket("Lifecycle", names.lifecycle_bucket, key),
-            lifecycle_uri=f"s3://{names.lifecycle_bucket}/{LIFECYCLE_PREFIX.rstrip('/')}",
+            model_bucket=buckets["models"],
+            tls_bucket_name=buckets["certificates"].bucket_name,
+            lifecycle_bucket_name=scripts.bucket_name,
+            lifecycle_bucket=scripts,
+            lifecycle_uri=f"s3://{scripts.bucket_name}/{prefix.rstrip('/')}",
             lifecycle_upload=upload,
             lustre=lustre.values if lustre else None,
         )
 
-    def _key(self, storage: Storage, names: Names, adopted: ExistingBucket | None) -> str:
+    def _key(self, storage: Storage, names: Names, *, linked: bool) -> str:
         if isinstance(storage.encryption_key, ExistingKey):
             return storage.encryption_key.existing
-        linked = storage.lustre is not None and storage.lustre.link is not None and adopted is None
         return EncryptionKey(
             self,
             "EncryptionKey",
@@ -91,16 +104,17 @@ class StorageStack(Stack):
             description=f"{names.prefix}: buckets, Lustre, logs, Kubernetes secrets",
             # Every log group of the environment has its name in it: those of stacks begin with it, EKS and HyperPod put it second.
             log_groups=f"*{names.prefix}*",
-            linked_buckets=[names.model_bucket] if linked else [],
+            linked_buckets=[names.model_bucket] if linked and storage.lustre and storage.lustre.link else [],
             alarms=names.alarms,
+            raw=storage.raw,
         ).arn
 
     def _bucket(self, id_: str, name: str, key: kms.IKey | None) -> s3.IBucket:
         """A bucket by name, whose grants go to the reader's role alone: no stack changes the policy of another's bucket."""
         return s3.Bucket.from_bucket_attributes(self, id_, bucket_name=name, encryption_key=key)
 
-    def _adopted_key(self, bucket: ExistingBucket) -> kms.IKey | None:
-        return kms.Key.from_key_arn(self, "ModelBucketKey", bucket.kms_key_arn) if bucket.kms_key_arn else None
+    def _adopted_key(self, place: str, bucket: ExistingBucket) -> kms.IKey | None:
+        return kms.Key.from_key_arn(self, f"KeyOf-{place}", bucket.kms_key_arn) if bucket.kms_key_arn else None
 
     def _lustre(self, lustre: Lustre, network: NetworkValues, key_arn: str, name: str) -> AdoptedLustre | LustreFileSystem:
         group = network.efa_security_group_id

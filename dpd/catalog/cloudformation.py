@@ -6,7 +6,7 @@ from typing import Literal
 
 from dpd.catalog.tables import yaml_table
 
-Kind = Literal["vpc", "eks", "hyperpod", "instance_group", "lustre"]
+Kind = Literal["vpc", "eks", "hyperpod", "instance_group", "lustre", "bucket", "key"]
 
 
 @dataclass(frozen=True, slots=True)

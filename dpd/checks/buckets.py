@@ -7,38 +7,33 @@ from typing import Final
 from dpd.catalog import limits
 from dpd.checks.registry import Context, Problem, check
 from dpd.environment.environment import Environment
-from dpd.environment.names import Names
-from dpd.environment.storage import ExistingBucket, ExistingKey
+from dpd.environment.names import LIFECYCLE_BUCKET_PREFIX, TLS_BUCKET_PREFIX, Names
+from dpd.environment.storage import ExistingKey
 from dpd.finding import Level
 
 _NAMES: Final = "https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html"
-_PATH: Final = "storage.models.bucket"
-
-
-def _adopted(environment: Environment) -> ExistingBucket | None:
-    bucket = environment.storage.models.bucket
-    return bucket if isinstance(bucket, ExistingBucket) else None
+_BEGINNINGS: Final = {"storage.certificates.bucket": TLS_BUCKET_PREFIX, "storage.node_scripts.bucket": LIFECYCLE_BUCKET_PREFIX}
 
 
 @check(
     "BKT001",
-    "The model bucket is in the environment's Region",
+    "Adopted buckets are in the environment's Region",
     why="The S3 driver does not follow S3 to another Region: the mount ends in PermanentRedirect while the nodes are billed. Lustre links "
     "and the free S3 gateway endpoint also stop at the Region's border.",
     link="https://docs.aws.amazon.com/AmazonS3/latest/userguide/Redirects.html",
     seen_in=("https://github.com/awslabs/mountpoint-s3-csi-driver/issues/375",),
 )
 def same_region(environment: Environment, _: Context) -> Iterator[Problem]:
-    """Compare the Region of an adopted bucket with the environment's."""
-    bucket = _adopted(environment)
-    if bucket and bucket.region != environment.region:
-        yield Problem(
-            path=f"{_PATH}.region",
-            message=f"the environment is in {environment.region}",
-            value=bucket.region,
-            limit=environment.region,
-            fix="copy the weights to a bucket in this Region and adopt that one",
-        )
+    """Compare the Regions of adopted buckets with the environment's."""
+    for path, bucket in environment.storage.adopted_buckets.items():
+        if bucket.region != environment.region:
+            yield Problem(
+                path=f"{path}.region",
+                message=f"the environment is in {environment.region}",
+                value=bucket.region,
+                limit=environment.region,
+                fix="adopt a bucket in this Region; copy what it holds first",
+            )
 
 
 @check(
@@ -51,14 +46,24 @@ def same_region(environment: Environment, _: Context) -> Iterator[Problem]:
 )
 def no_dots(environment: Environment, _: Context) -> Iterator[Problem]:
     """Warn of adopted buckets with dots in their names."""
-    bucket = _adopted(environment)
-    if bucket and "." in bucket.existing:
-        yield Problem(
-            path=f"{_PATH}.existing",
-            message="has dots, which S3's certificate does not cover",
-            value=bucket.existing,
-            fix="adopt a bucket without dots in its name, or acknowledge this after a pod has mounted it",
-        )
+    for path, bucket in environment.storage.adopted_buckets.items():
+        if "." in bucket.existing:
+            yield Problem(
+                path=f"{path}.existing",
+                message="has dots, which S3's certificate does not cover",
+                value=bucket.existing,
+                fix="adopt a bucket without dots in its name, or acknowledge this after it was read over HTTPS",
+            )
+
+
+def _made(environment: Environment) -> tuple[str, ...]:
+    """Names of the buckets that this environment makes."""
+    names, adopted = Names.of(environment), environment.storage.adopted_buckets
+    places = {
+        "storage.models.bucket": names.model_bucket,
+        **dict(zip(_BEGINNINGS, (names.tls_bucket, names.lifecycle_bucket), strict=True)),
+    }
+    return (*(name for path, name in places.items() if path not in adopted), names.log_bucket)
 
 
 def _fault(name: str) -> str:
@@ -86,9 +91,8 @@ def _fault(name: str) -> str:
 )
 def accepted_names(environment: Environment, _: Context) -> Iterator[Problem]:
     """Check adopted and made bucket names against S3's naming rules."""
-    adopted = _adopted(environment)
-    places = [("app", name) for name in Names.of(environment).buckets] + ([(f"{_PATH}.existing", adopted.existing)] if adopted else [])
-    for path, name in places:
+    adopted = [(f"{path}.existing", bucket.existing) for path, bucket in environment.storage.adopted_buckets.items()]
+    for path, name in [("app", name) for name in _made(environment)] + adopted:
         fault = _fault(name)
         if fault:
             yield Problem(
@@ -107,15 +111,16 @@ def accepted_names(environment: Environment, _: Context) -> Iterator[Problem]:
     link=_NAMES,
 )
 def not_own(environment: Environment, _: Context) -> Iterator[Problem]:
-    """Compare an adopted bucket with the names that this environment makes."""
-    bucket = _adopted(environment)
-    if bucket and bucket.existing in Names.of(environment).buckets:
-        yield Problem(
-            path=f"{_PATH}.existing",
-            message="is the name of a bucket that this environment makes itself",
-            value=bucket.existing,
-            fix="write bucket: create, or adopt another bucket",
-        )
+    """Compare adopted buckets with the names that this environment makes."""
+    made = _made(environment)
+    for path, bucket in environment.storage.adopted_buckets.items():
+        if bucket.existing in made:
+            yield Problem(
+                path=f"{path}.existing",
+                message="is the name of a bucket that this environment makes itself",
+                value=bucket.existing,
+                fix="write bucket: create, or adopt another bucket",
+            )
 
 
 @check(
@@ -126,8 +131,8 @@ def not_own(environment: Environment, _: Context) -> Iterator[Problem]:
 )
 def keys(environment: Environment, _: Context) -> Iterator[Problem]:
     """Check service, Region and kind of every adopted key's ARN."""
-    bucket, encryption = _adopted(environment), environment.storage.encryption_key
-    arns = [(f"{_PATH}.kms_key_arn", bucket.kms_key_arn)] if bucket and bucket.kms_key_arn else []
+    encryption, buckets = environment.storage.encryption_key, environment.storage.adopted_buckets
+    arns = [(f"{path}.kms_key_arn", bucket.kms_key_arn) for path, bucket in buckets.items() if bucket.kms_key_arn]
     if isinstance(encryption, ExistingKey):
         arns.append(("storage.encryption_key.existing", encryption.existing))
     for path, arn in arns:
@@ -143,4 +148,25 @@ def keys(environment: Environment, _: Context) -> Iterator[Problem]:
                 value=arn,
                 limit=environment.region,
                 fix="adopt a key of this Region, or a multi-Region replica in it",
+            )
+
+
+@check(
+    "BKT006",
+    "Adopted buckets of certificates and node scripts have the beginnings that AWS's policies name",
+    why="AWS's managed policies let the operator write to hyperpod-tls* alone, and nodes read from sagemaker-* alone: the load balancer "
+    "gets no certificate, or no node passes its lifecycle script, and the logs are empty.",
+    link="https://docs.aws.amazon.com/aws-managed-policy/latest/reference/AmazonSageMakerHyperPodInferenceAccess.html",
+)
+def beginnings(environment: Environment, _: Context) -> Iterator[Problem]:
+    """Compare the names of adopted buckets with what the managed policies allow."""
+    for path, bucket in environment.storage.adopted_buckets.items():
+        beginning = _BEGINNINGS.get(path, "")
+        if not bucket.existing.startswith(beginning):
+            yield Problem(
+                path=f"{path}.existing",
+                message=f"does not begin with {beginning}, the only beginning that AWS's managed policy allows",
+                value=bucket.existing,
+                limit=f"{beginning}…",
+                fix="write bucket: create, or adopt a bucket with such a name",
             )

@@ -7,6 +7,7 @@ from typing import Any
 from dpd.catalog.cloudformation import Kind, resource
 from dpd.checks.registry import Context, Problem, check
 from dpd.environment.environment import Environment
+from dpd.environment.storage import ExistingKey
 from dpd.finding import Level
 
 _LINK = "https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/aws-template-resource-type-ref.html"
@@ -19,6 +20,11 @@ def _places(environment: Environment) -> Iterator[tuple[str, Kind, dict[str, Any
     yield "cluster.raw.hyperpod", "hyperpod", environment.cluster.raw.hyperpod
     for name, group in environment.cluster.groups.items():
         yield f"cluster.groups.{name}.raw", "instance_group", group.raw
+    storage = environment.storage
+    yield "storage.raw", "key", storage.raw
+    yield "storage.models.raw", "bucket", storage.models.raw
+    yield "storage.certificates.raw", "bucket", storage.certificates.raw
+    yield "storage.node_scripts.raw", "bucket", storage.node_scripts.raw
     if environment.storage.lustre:
         yield "storage.lustre.raw", "lustre", environment.storage.lustre.raw
 
@@ -86,4 +92,37 @@ def replacing(environment: Environment, context: Context) -> Iterator[Problem]: 
                     message=f"{path} can only be set when the {facts.type} is made; changing it later replaces the resource",
                     value=path,
                     fix="keep it as it is for the life of the resource, and acknowledge this finding",
+                )
+
+
+def _adopted(environment: Environment) -> dict[str, str]:
+    """Places whose resource is adopted, with the place that says so."""
+    storage = environment.storage
+    given = {
+        "network.raw": ("network.existing", environment.network.existing),
+        "cluster.raw.eks": ("cluster.existing", environment.cluster.existing),
+        "storage.lustre.raw": ("storage.lustre.existing", storage.lustre and storage.lustre.existing),
+        "storage.raw": ("storage.encryption_key", isinstance(storage.encryption_key, ExistingKey)),
+    }
+    buckets = {path.removesuffix("bucket") + "raw": path for path in storage.adopted_buckets}
+    return buckets | {place: path for place, (path, is_given) in given.items() if is_given}
+
+
+@check(
+    "RAW004",
+    "A property set by name belongs to a resource that is made",
+    why="Nothing here changes an adopted resource, so the property would silently do nothing.",
+    link=_LINK,
+)
+def of_made_resources(environment: Environment, _: Context) -> Iterator[Problem]:
+    """Refuse properties of adopted resources."""
+    adopted = _adopted(environment)
+    for place, _kind, properties in _places(environment):
+        if place in adopted:
+            for path in properties:
+                yield Problem(
+                    path=f"{place}.{path}",
+                    message=f"{adopted[place]} adopts the resource, which this tool does not change",
+                    value=path,
+                    fix="remove it, and change the resource where it is made",
                 )

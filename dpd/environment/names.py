@@ -19,6 +19,8 @@ OPERATOR_SERVICE_ACCOUNT: Final = "hyperpod-inference-controller-manager"
 LOAD_BALANCER_SERVICE_ACCOUNT: Final = "aws-load-balancer-controller"
 KEDA_SERVICE_ACCOUNT: Final = "keda-operator"
 HYPERPOD_NAMESPACE: Final = "aws-hyperpod"
+TLS_BUCKET_PREFIX: Final = "hyperpod-tls"
+LIFECYCLE_BUCKET_PREFIX: Final = "sagemaker-"
 OPERATOR_ROLE_PREFIX: Final = "SageMakerHyperPodInference"
 INSTANCE_GROUP_LABEL: Final = "sagemaker.amazonaws.com/instance-group-name"
 INSTANCE_TYPE_LABEL: Final = "node.kubernetes.io/instance-type"
@@ -136,12 +138,12 @@ class Names:
     @property
     def tls_bucket(self) -> str:
         """Bucket into which the operator writes certificates; its managed policy only knows ``hyperpod-tls*``."""
-        return f"hyperpod-tls-{self.prefix}-{self.account}-{self.region}"
+        return f"{TLS_BUCKET_PREFIX}-{self.prefix}-{self.account}-{self.region}"
 
     @property
     def lifecycle_bucket(self) -> str:
         """Bucket of lifecycle scripts; the managed node policy only reads ``sagemaker-*``."""
-        return f"sagemaker-{self.prefix}-{self.account}-{self.region}"
+        return f"{LIFECYCLE_BUCKET_PREFIX}{self.prefix}-{self.account}-{self.region}"
 
     @property
     def log_bucket(self) -> str:

@@ -28,6 +28,17 @@ class ModelStore(Part):
 
     bucket: Annotated[Literal["create"] | ExistingBucket, ByShape()]
     """`create`, or a bucket to adopt."""
+    raw: RawProperties = {}
+    """`AWS::S3::Bucket` properties of a made bucket to set last, by dotted path."""
+
+
+class SideBucket(Part):
+    """A bucket that the cluster needs beside the models."""
+
+    bucket: Annotated[Literal["create"] | ExistingBucket, ByShape()] = "create"
+    """`create`, or a bucket to adopt."""
+    raw: RawProperties = {}
+    """`AWS::S3::Bucket` properties of a made bucket to set last, by dotted path."""
 
 
 class DataRepositoryLink(Part):
@@ -93,3 +104,15 @@ class Storage(Part):
     """A Lustre file system. Default: none."""
     encryption_key: Annotated[Literal["create"] | ExistingKey, ByShape()] = "create"
     """The customer-managed key for buckets, Lustre, logs and Kubernetes secrets."""
+    certificates: SideBucket = Field(default={}, validate_default=True)
+    """Where the operator puts certificates of load balancers. An adopted bucket's name must begin with `hyperpod-tls`."""
+    node_scripts: SideBucket = Field(default={}, validate_default=True)
+    """Where nodes fetch their lifecycle script. An adopted bucket's name must begin with `sagemaker-`."""
+    raw: RawProperties = {}
+    """`AWS::KMS::Key` properties of a made encryption key to set last, by dotted path."""
+
+    @property
+    def adopted_buckets(self) -> dict[str, ExistingBucket]:
+        """The buckets to adopt, by the place of each in the file."""
+        buckets = {"models": self.models.bucket, "certificates": self.certificates.bucket, "node_scripts": self.node_scripts.bucket}
+        return {f"storage.{name}.bucket": bucket for name, bucket in buckets.items() if isinstance(bucket, ExistingBucket)}

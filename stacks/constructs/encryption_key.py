@@ -1,6 +1,6 @@
 """A customer-managed key."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from aws_cdk import Stack
@@ -31,8 +31,12 @@ class EncryptionKey(Construct):
         log_groups: str,
         linked_buckets: Sequence[str] = (),
         alarms: str = "",
+        raw: Mapping[str, Any] | None = None,
     ) -> None:
-        """``log_groups`` and ``alarms`` are patterns of names; ``linked_buckets`` are buckets that FSx for Lustre reads and writes."""
+        """``log_groups`` and ``alarms`` are patterns of names; ``linked_buckets`` are buckets that FSx for Lustre reads and writes.
+
+        ``raw`` are CloudFormation properties by dotted path, set last.
+        """
         super().__init__(scope, id_)
         stack = Stack.of(self)
         statements = [
@@ -49,6 +53,8 @@ class EncryptionKey(Construct):
             pending_window_in_days=DELETION_WINDOW_DAYS,
             key_policy={"Version": "2012-10-17", "Statement": statements},
         )
+        for path, value in (raw or {}).items():
+            key.add_property_override(path, value)
         retained(key, id_)
         kms.CfnAlias(self, "Alias", alias_name=alias, target_key_id=key.ref).override_logical_id(f"{id_}Alias")
         self.arn: Final = key.attr_arn

@@ -20,9 +20,13 @@ def node_role(
     security_group_ids: Sequence[str],
     lifecycle_bucket_name: str,
     key_arn: str,
+    lifecycle_key_arn: str | None,
     lustre: bool,
 ) -> iam.CfnRole:
-    """Make the role. It can read Lustre file systems only where there is one."""
+    """Make the role. It can read Lustre file systems only where there is one.
+
+    ``key_arn`` encrypts volumes, ``lifecycle_key_arn`` the lifecycle scripts (``None``: a key that S3 holds).
+    """
     stack = Stack.of(scope)
     ec2 = f"arn:{stack.partition}:ec2:{stack.region}:{stack.account}"
     values: dict[str, Values] = {
@@ -34,7 +38,7 @@ def node_role(
             "lifecycle_bucket": f"arn:{stack.partition}:s3:::{lifecycle_bucket_name}",
         },
         "node_volumes": {"key": key_arn},
-        "decrypt": {"key": key_arn},
+        "decrypt": {"key": [key_arn, *([lifecycle_key_arn] if lifecycle_key_arn not in (None, key_arn) else [])]},
     }
     if lustre:
         values["node_lustre"] = {}

@@ -1,6 +1,6 @@
 """A bucket that only its account can reach, over TLS."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from aws_cdk import Stack
@@ -28,8 +28,12 @@ class PrivateBucket(Construct):
         key_arn: str | None,
         log_bucket: "PrivateBucket | None" = None,
         logs_of: Sequence[str] = (),
+        raw: Mapping[str, Any] | None = None,
     ) -> None:
-        """``key_arn`` encrypts new objects (``None``: the key that S3 holds); ``logs_of`` are buckets that log into this one."""
+        """``key_arn`` encrypts new objects (``None``: the key that S3 holds); ``logs_of`` are buckets that log into this one.
+
+        ``raw`` are CloudFormation properties by dotted path, set last.
+        """
         super().__init__(scope, id_)
         self.name: Final = name
         self.arn: Final = f"arn:{Stack.of(self).partition}:s3:::{name}"
@@ -58,6 +62,8 @@ class PrivateBucket(Construct):
                 {"destinationBucketName": log_bucket.resource.ref, "logFilePrefix": f"{name}/"} if log_bucket else None
             ),
         )  # fmt: skip
+        for path, value in (raw or {}).items():
+            self.resource.add_property_override(path, value)
         retained(self.resource, id_)
         statements = [_tls_only(self.resource.attr_arn), *([self._logs(logs_of)] if logs_of else [])]
         self.policy: Final = s3.CfnBucketPolicy(

@@ -29,7 +29,7 @@ class TextUpload(Construct):
     """
 
     def __init__(
-        self, scope: Construct, id_: str, *, bucket_name: str, bucket_arn: str, key_arn: str, prefix: str, files: Mapping[str, str]
+        self, scope: Construct, id_: str, *, bucket_name: str, bucket_arn: str, key_arn: str | None, prefix: str, files: Mapping[str, str]
     ) -> None:
         super().__init__(scope, id_)
         objects = {f"{prefix}{name}": text for name, text in files.items()}
@@ -52,17 +52,11 @@ class TextUpload(Construct):
         }
         self.resource: Final = CfnResource(self, "Objects", type="Custom::Texts", properties=properties)
 
-    def _role(self, object_arns: list[str], key_arn: str) -> str:
-        region = Stack.of(self).region
-        statements: list[dict[str, Any]] = [
-            {"Effect": "Allow", "Action": "s3:PutObject", "Resource": object_arns},
-            {
-                "Effect": "Allow",
-                "Action": "kms:GenerateDataKey",
-                "Resource": key_arn,
-                "Condition": {"StringEquals": {"kms:ViaService": f"s3.{region}.amazonaws.com"}},
-            },
-        ]
+    def _role(self, object_arns: list[str], key_arn: str | None) -> str:
+        statements: list[dict[str, Any]] = [{"Effect": "Allow", "Action": "s3:PutObject", "Resource": object_arns}]
+        if key_arn:
+            via_s3 = {"StringEquals": {"kms:ViaService": f"s3.{Stack.of(self).region}.amazonaws.com"}}
+            statements.append({"Effect": "Allow", "Action": "kms:GenerateDataKey", "Resource": key_arn, "Condition": via_s3})
         document = {"Version": "2012-10-17", "Statement": statements}
         return role(
             self,

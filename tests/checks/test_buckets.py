@@ -45,6 +45,29 @@ CASES = [
         "bucket: create",
         bucket("llama-dpd-qa-logs-111122223333-us-east-2"),
     ),
+    *(
+        Case(
+            "BKT006",
+            {f"storage.{place}.bucket": {"existing": wrong, "region": "us-east-2"}},
+            f"storage.{place}.bucket.existing",
+            "bucket: create",
+            {f"storage.{place}.bucket": {"existing": right, "region": "us-east-2"}},
+        )
+        for place, wrong, right in [
+            ("certificates", "our-hyperpod-tls", "hyperpod-tls-ours"),
+            ("node_scripts", "our-sagemaker-scripts", "sagemaker-our-scripts"),
+        ]
+    ),
+    *(
+        Case(
+            "BKT001",
+            {f"storage.{place}.bucket": {"existing": name, "region": "us-west-2"}},
+            f"storage.{place}.bucket.region",
+            "us-east-2",
+            {f"storage.{place}.bucket": {"existing": name, "region": "us-east-2"}},
+        )
+        for place, name in [("certificates", "hyperpod-tls-ours"), ("node_scripts", "sagemaker-our-scripts")]
+    ),
     Case("BKT005", key(KEY.replace("us-east-2", "us-west-2")), "storage.encryption_key.existing", "key of us-west-2", key(KEY)),
     Case("BKT005", key(KEY.replace("key/", "alias/")), "storage.encryption_key.existing", "not the ARN of a KMS key", key(KEY)),
     Case("BKT005", key("arn:aws:iam::111122223333:role/x"), "storage.encryption_key.existing", "not the ARN of a KMS key", key(KEY)),
@@ -71,3 +94,7 @@ def test_a_made_name_is_checked_as_well() -> None:
 
 def test_an_adopted_bucket_of_the_region_is_right() -> None:
     assert not [one for one in findings(ADOPTED_BUCKET) if one.id.startswith("BKT")]
+
+
+def test_a_retained_bucket_of_an_earlier_deployment_can_be_adopted() -> None:
+    assert not findings(bucket("llama-dpd-dev-models-111122223333-us-east-2"), id="BKT004")

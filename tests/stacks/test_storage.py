@@ -248,6 +248,31 @@ def test_an_adopted_bucket_is_not_touched(changes: dict[str, Any]) -> None:
     assert "DependsOn" not in link
 
 
+SIDE: Final = {
+    "storage.certificates": {"bucket": {"existing": "hyperpod-tls-ours", "region": "us-east-2"}},
+    "storage.node_scripts": {"bucket": {"existing": "sagemaker-ours", "region": "us-east-2"}},
+}
+
+
+def test_adopted_buckets_of_certificates_and_scripts_are_used_and_not_made() -> None:
+    made = template(SIDE)
+    assert set(made.of("AWS::S3::Bucket")) == {"LogBucket", "ModelBucket"}
+    upload = made.one("Custom::Texts")
+    assert upload["Bucket"] == "sagemaker-ours"
+    assert {key.rpartition("/")[0] for key in upload["Objects"]} == {"llama-dpd-dev/lifecycle"}
+    (policy,) = made.one("AWS::IAM::Role")["Policies"]
+    (put,) = policy["PolicyDocument"]["Statement"]
+    assert all(arn.startswith("arn:aws:s3:::sagemaker-ours/llama-dpd-dev/lifecycle/") for arn in put["Resource"])
+    handed_on = values(SIDE)
+    assert (handed_on.tls_bucket_name, handed_on.lifecycle_uri) == ("hyperpod-tls-ours", "s3://sagemaker-ours/llama-dpd-dev/lifecycle")
+
+
+def test_scripts_in_an_adopted_bucket_are_encrypted_with_its_key() -> None:
+    made = template({**SIDE, "storage.node_scripts.bucket.kms_key_arn": OTHER_KEY})
+    (policy,) = made.one("AWS::IAM::Role")["Policies"]
+    assert policy["PolicyDocument"]["Statement"][1]["Resource"] == OTHER_KEY
+
+
 # --- Lifecycle scripts ---
 
 
@@ -317,6 +342,16 @@ def test_properties_by_name_are_set_last() -> None:
     made = template({"storage.lustre.raw": {"LustreConfiguration.DataCompressionType": "LZ4"}}).one("AWS::FSx::FileSystem")
     assert made["LustreConfiguration"]["DataCompressionType"] == "LZ4"
     assert made["LustreConfiguration"]["DeploymentType"] == "PERSISTENT_2"
+
+
+def test_properties_of_buckets_and_key_by_name_are_set_last() -> None:
+    made = template(
+        {"storage.raw": {"RotationPeriodInDays": 90}, "storage.models.raw": {"AccelerateConfiguration.AccelerationStatus": "Enabled"}}
+    )
+    assert made.one("AWS::KMS::Key")["RotationPeriodInDays"] == 90
+    buckets = made.of("AWS::S3::Bucket")
+    assert buckets["ModelBucket"]["Properties"]["AccelerateConfiguration"] == {"AccelerationStatus": "Enabled"}
+    assert "AccelerateConfiguration" not in buckets["TlsBucket"]["Properties"]
 
 
 @pytest.mark.parametrize(("delete", "events"), [(False, ["NEW", "CHANGED"]), (True, ["NEW", "CHANGED", "DELETED"])])
