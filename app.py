@@ -8,6 +8,7 @@ from pathlib import Path
 import aws_cdk as cdk
 
 from commands import report
+from commands.files import shipped
 from dpd.checks.files import examine
 from dpd.checks.registry import Context
 from dpd.finding import Level
@@ -20,11 +21,11 @@ def main() -> int:
     # The CDK command line passes cdk.json's context by itself; without it the templates must be the same.
     app = cdk.App(context=json.loads((HERE / "cdk.json").read_text(encoding="utf-8"))["context"])
     wanted = app.node.try_get_context("env")
-    files = sorted(Path("environments").glob("*.yaml"))
+    files = shipped()
     chosen = [path for path in files if wanted in (None, path.stem)]
     if not chosen:
         known = ", ".join(path.stem for path in files) or "none; write one with: dpd init"
-        print(f"Error: there is no environment {wanted!r} in environments/. There are: {known}.", file=sys.stderr)
+        print(f"Error: there is no environment {wanted or ''} in environments/. There are: {known}.".replace("  ", " "), file=sys.stderr)
         return 1
     examined = examine(chosen, Context(today=datetime.now(UTC).date()))
     # Notes and accepted findings are for `dpd check`; a synthesis only says what still needs a decision.

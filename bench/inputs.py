@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-DEV = Path(__file__).parent.parent / "environments" / "dev.yaml"
+DEV = Path(__file__).parent.parent / "docs" / "example.yaml"
 
 
 def with_endpoints(count: int) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from dpd.environment.load import load, load_text
 from dpd.sizing.cost import at_rest
 
 ROOT: Final = Path(__file__).parent.parent
+EXAMPLE: Final = ROOT / "docs" / "example.yaml"
 README: Final = ROOT / "README.md"
 _SECTION: Final = re.compile(r"(<!-- generated: (?P<name>[a-z ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _PIN: Final = re.compile(r"^([A-Za-z0-9_.-]+)==([^ ;\\]+)", re.MULTILINE)
@@ -33,10 +34,10 @@ def _example() -> Iterator[str]:
     """What the checks say of the dev environment when its decoders leave no room for the PD buffer."""
     dev = Path("environments") / "dev.yaml"
     good = "decode: {group: decode, replicas: 1, tensor_parallel: 8}"
-    text = (ROOT / dev).read_text(encoding="utf-8").replace(good, f"{good[:-1]}, gpu_memory_utilization: 0.95}}")
+    text = EXAMPLE.read_text(encoding="utf-8").replace(good, f"{good[:-1]}, gpu_memory_utilization: 0.95}}")
     loaded = load_text(text, dev)
     if loaded.environment is None:
-        raise ValueError("environments/dev.yaml is wrong; see: dpd check")
+        raise ValueError("docs/example.yaml is wrong; see: dpd check docs/example.yaml")
     found = [loaded.placed(finding) for finding in run(loaded.environment, Context(today=date(2026, 11, 29)))]
     said = io.StringIO()
     report.write([finding for finding in found if finding.stops], files=1, stream=said)
@@ -53,13 +54,13 @@ def _checks() -> Iterator[str]:
 
 
 def _cost() -> Iterator[str]:
-    environment = load(ROOT / "environments" / "dev.yaml").environment
+    environment = load(EXAMPLE).environment
     if environment is None:
-        raise ValueError("environments/dev.yaml is wrong; see: dpd check")
+        raise ValueError("docs/example.yaml is wrong; see: dpd check docs/example.yaml")
     items = at_rest(environment)
     known = sum(item.usd_per_hour or 0.0 for item in items)
     yield from (
-        "What `environments/dev.yaml` costs while nobody sends a request. Prices without a public source say so; a price is",
+        "What the dev environment, as it is shipped, costs while nobody sends a request. Prices without a public source say so; a price is",
         f"never shown without its date. Known so far: **{known:,.2f} USD an hour**, nearly all of it p5 nodes.",
         "",
         "| What | Quantity | USD an hour | Price of one, where and when |",

@@ -13,6 +13,8 @@ from dpd.environment.yaml_file import place_of
 from dpd.finding import Finding
 
 ROOT: Final = Path(__file__).parent.parent
+EXAMPLE: Final = ROOT / "docs" / "example.yaml"
+"""A copy of the dev environment as it is shipped: ``environments/`` belongs to the user, whose changes must break no test."""
 TODAY: Final = date(2026, 11, 29)
 REMOVE: Final = object()
 """As a new value: take the field away."""
@@ -20,7 +22,7 @@ REMOVE: Final = object()
 
 def base() -> dict[str, Any]:
     """The content of the shipped dev environment, free to edit."""
-    content = yaml.safe_load((ROOT / "environments" / "dev.yaml").read_text(encoding="utf-8"))
+    content = yaml.safe_load(EXAMPLE.read_text(encoding="utf-8"))
     assert isinstance(content, dict)
     return content
 
@@ -46,7 +48,7 @@ def edited(changes: dict[str, Any], content: dict[str, Any] | None = None) -> di
 
 def environment(changes: dict[str, Any] | None = None, *, name: str = "dev") -> Environment:
     """The dev environment, typed, with some fields changed. Raises when the result is not a legal file."""
-    return Environment.model_validate(edited(changes or {}), context={"folder": ROOT / "environments"}).named(name)
+    return Environment.model_validate(edited(changes or {}), context={"folder": EXAMPLE.parent}).named(name)
 
 
 def findings(changes: dict[str, Any] | None = None, *, id: str = "", today: date = TODAY) -> list[Finding]:

@@ -18,9 +18,9 @@ from dpd.environment.load import Loaded, load, load_text
 from dpd.environment.mistakes import _homes, keys_at
 from dpd.environment.yaml_file import Place, YamlError, place_of
 from dpd.finding import Finding
-from tests.support import REMOVE, ROOT, TODAY, base, edited
+from tests.support import EXAMPLE, REMOVE, ROOT, TODAY, base, edited
 
-FILE = ROOT / "environments" / "dev.yaml"
+FILE = EXAMPLE
 TEXT = FILE.read_text(encoding="utf-8")
 SECRET = "hf_" + "a1B2" * 8
 PATHS = tuple(home.replace("[]", "[0]").replace(".<name>", ".n1") for home in _homes())
