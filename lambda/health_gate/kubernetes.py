@@ -46,6 +46,14 @@ def _count(quantity: Any) -> int:
     return int(text) if text.isdigit() else 0
 
 
+def belongs(name: str, prefix: str) -> bool:
+    """Whether a pod, a replica set or an object named like ``prefix`` belongs to it.
+
+    Kubernetes appends at most two words to a Deployment's name, so ``prefill-chat-2-…`` is not a pod of ``prefill-chat-``.
+    """
+    return not prefix or (name.startswith(prefix) and name[len(prefix) :].count("-") <= 1)
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
     """A node, and what it has left for pods at most."""
@@ -202,7 +210,7 @@ class Kubernetes:
         return [
             Pod.of(item)
             for item in self.pages(f"/api/v1/namespaces/{quote(namespace)}/pods", query, deadline)
-            if item["metadata"]["name"].startswith(prefix) and not item["metadata"].get("deletionTimestamp")
+            if belongs(item["metadata"]["name"], prefix) and not item["metadata"].get("deletionTimestamp")
         ]
 
     def warnings(self, namespace: str, prefix: str, deadline: float) -> list[tuple[str, str, str]]:
@@ -211,7 +219,7 @@ class Kubernetes:
         return [
             (name, str(item.get("reason") or ""), str(item.get("message") or ""))
             for item in self.pages(f"/api/v1/namespaces/{quote(namespace)}/events", query, deadline)
-            if (name := str((item.get("involvedObject") or {}).get("name", ""))).startswith(prefix)
+            if belongs(name := str((item.get("involvedObject") or {}).get("name", "")), prefix)
         ]
 
     def addresses(self, namespace: str, service: str, deadline: float) -> list[Address]:

@@ -12,22 +12,14 @@ import pytest
 import yaml
 
 from commands import doctor
-from dpd.backends.backend import backend
-from dpd.backends.site import Site
 from dpd.environment.names import GATE_READER_GROUP
 from tests.commands.support import Dpd, process
-from tests.lambdas.health_gate.aws_calls import SELF, Refuse, trust
+from tests.gate.deployment import CHANGES, GROUP, LUSTRE, deployed
+from tests.lambdas.health_gate.aws_calls import Refuse
 from tests.lambdas.health_gate.world import World, running
-from tests.support import edited, environment
+from tests.support import edited
 
-CHANGES: dict[str, Any] = {
-    "app": "dpd",
-    "endpoints[0].name": "chat",
-    "endpoints[0].namespace": "llm",
-    "endpoints[0].model.served_name": "llama",
-    "endpoints[0].exposure.sagemaker_endpoint": "chat",
-}
-OUTPUTS = {"dpd-dev-network": {"EfaSecurityGroupId": SELF}, "dpd-dev-storage": {"LustreFileSystemId": "fs-0123456789abcdef0"}}
+OUTPUTS = {"dpd-dev-network": {"EfaSecurityGroupId": GROUP}, "dpd-dev-storage": {"LustreFileSystemId": LUSTRE}}
 METADATA = "AWS_EC2_METADATA_DISABLED"
 
 
@@ -42,18 +34,7 @@ def file(tmp_path: Path) -> Path:
 def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     """A healthy deployment of that file."""
     with running() as made:
-        typed = environment(CHANGES)
-        (body,) = backend("operator").objects(typed.endpoints[0], Site.of(typed))
-        made.custom = {**(made.custom or {}), "spec": body["spec"]}
-        free = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-        made.definition = {"spec": {"versions": [{"name": "v1", "served": True, "schema": {"openAPIV3Schema": free}}]}}
-        for pod in made.pods:
-            pod["metadata"]["labels"] = {"inference.sagemaker.aws.amazon.com/dpd-role": pod["metadata"]["labels"]["dpd-role"]}
-            for container in pod["spec"]["containers"]:
-                container["resources"]["requests"].pop("hugepages-2Mi", None)
-        made.aws.trust = trust(subject="system:serviceaccount:hyperpod-inference-system:hyperpod-inference-controller-manager")
-        made.aws.objects = [{"Key": "Llama-3.3-70B-Instruct/model.safetensors", "Size": 10}]
-        made.aws.add_on["addonVersion"] = "v99.0.0-eksbuild.1"
+        deployed(made)
         made.aws.answers["GetCallerIdentity"] = lambda _: {
             "Account": "111122223333",
             "UserId": "U",
