@@ -29,7 +29,9 @@ synth: setup  ## Check and synthesize every environment; warnings of the CDK are
 	cdk synth --strict --quiet --no-notices
 	@echo "Templates: cdk.out/   Manifests: cdk.out/manifests/<environment>/<endpoint>/"
 
-test: setup lint types unit  ## Everything that CI runs
+# Types are checked beside the tests: each alone leaves a core idle part of the time.
+test: setup lint  ## Everything that CI runs
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target types unit
 
 lint: setup
 	ruff check .
@@ -39,7 +41,7 @@ types: setup
 	mypy
 
 unit: setup
-	pytest
+	pytest -n auto --dist loadscope
 
 docs: setup  ## Write the generated parts of the docs again
 	python -m commands.docs

@@ -29,7 +29,7 @@ def types(prefill: str, decode: str) -> dict[str, Any]:
     return {**efa(9600), "cluster.groups.prefill.instance_type": prefill, "cluster.groups.decode.instance_type": decode}
 
 
-EXISTING = {
+EXISTING: dict[str, Any] = {
     "file_system_id": "fs-0123456789abcdef0",
     "dns_name": "fs-0123456789abcdef0.fsx.us-east-2.amazonaws.com",
     "mount_name": "abcdefgh",
