@@ -13,7 +13,8 @@ from dpd.finding import Finding, Level, safe, shown
 
 FAMILIES: Final = (
     "instances", "placement", "addresses", "capacity", "memory", "parallelism", "operator", "runtime",
-    "names", "secrets", "kubernetes", "lustre", "buckets", "security_groups", "network", "cluster", "sources", "gate", "raw", "manifests",
+    "names", "secrets", "kubernetes", "lustre", "buckets", "security_groups", "network", "cluster", "groups", "add_ons",
+    "sources", "gate", "raw", "manifests",
 )  # fmt: skip
 """Modules of this package that hold rules over an environment, in the order of the table of checks."""
 
