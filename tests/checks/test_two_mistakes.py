@@ -8,8 +8,10 @@ from pydantic import ValidationError
 
 from dpd.checks.registry import Context, run
 from tests.checks import (
+    test_add_ons,
     test_buckets,
     test_cluster,
+    test_groups,
     test_kubernetes,
     test_lustre,
     test_names,
@@ -22,7 +24,8 @@ from tests.checks.cases import Case
 from tests.support import TODAY, environment
 
 TABLES: Final = (
-    test_buckets, test_cluster, test_kubernetes, test_lustre, test_names, test_network, test_secrets, test_security_groups, test_sources,
+    test_add_ons, test_buckets, test_cluster, test_groups, test_kubernetes, test_lustre, test_names, test_network, test_secrets,
+    test_security_groups, test_sources,
 )  # fmt: skip
 CASES: Final = [case for table in TABLES for case in table.CASES]
 
