@@ -1,6 +1,7 @@
 """The CDK app: every environment of `environments/` becomes a stage. `-c env=NAME` takes one of them."""
 
 import json
+import os
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +20,11 @@ HERE = Path(__file__).parent
 def main() -> int:
     """Check the environment files, then build what they describe. Returns the exit code."""
     # The CDK command line passes cdk.json's context by itself; without it the templates must be the same.
-    app = cdk.App(context=json.loads((HERE / "cdk.json").read_text(encoding="utf-8"))["context"])
+    context = json.loads((HERE / "cdk.json").read_text(encoding="utf-8"))["context"]
+    # CDK's own validation of templates takes as long as the rest. Whatever `cdk` does has it; a bare run of this file does not.
+    app = cdk.App(
+        context=context, tree_metadata=False, stack_traces=False, builtin_cloud_formation_validation="CDK_CLI_VERSION" in os.environ
+    )
     wanted = app.node.try_get_context("env")
     files = shipped()
     chosen = [path for path in files if wanted in (None, path.stem)]

@@ -2,16 +2,16 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from dpd.backends.operator.build import build
-from dpd.backends.operator.signs import roles, signs
-from dpd.backends.signs import RoleSigns, Signs
 from dpd.backends.site import Site
 from dpd.catalog.add_ons import INFERENCE
 from dpd.catalog.operator import operator
 from dpd.environment.endpoint import Endpoint
 from dpd.environment.names import OPERATOR_NAMESPACE, Names
+
+if TYPE_CHECKING:
+    from dpd.backends.signs import RoleSigns, Signs
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +47,29 @@ class Backend:
     add_on: str
     namespace: str
     objects: Callable[[Endpoint, Site], tuple[dict[str, Any], ...]]
-    signs: Callable[[Endpoint, Site], Signs]
-    roles: Callable[[Names], tuple[RoleSigns, ...]]
+    signs: Callable[[Endpoint, Site], "Signs"]
+    roles: Callable[[Names], "tuple[RoleSigns, ...]"]
+
+
+# The checks ask for traits alone, and the models of a backend's own resource take longer to import than all rules to run.
+
+
+def _objects(endpoint: Endpoint, site: Site) -> tuple[dict[str, Any], ...]:
+    from dpd.backends.operator.build import build  # noqa: PLC0415
+
+    return (build(endpoint, site),)
+
+
+def _signs(endpoint: Endpoint, site: Site) -> "Signs":
+    from dpd.backends.operator.signs import signs  # noqa: PLC0415
+
+    return signs(endpoint, site)
+
+
+def _roles(names: Names) -> "tuple[RoleSigns, ...]":
+    from dpd.backends.operator.signs import roles  # noqa: PLC0415
+
+    return roles(names)
 
 
 def _operator() -> Backend:
@@ -63,9 +84,9 @@ def _operator() -> Backend:
         metrics=facts.metrics,
         add_on=INFERENCE,
         namespace=OPERATOR_NAMESPACE,
-        objects=lambda endpoint, site: (build(endpoint, site),),
-        signs=signs,
-        roles=roles,
+        objects=_objects,
+        signs=_signs,
+        roles=_roles,
     )
 
 

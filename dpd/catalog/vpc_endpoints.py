@@ -19,6 +19,4 @@ class VpcEndpoint:
 @cache
 def interface_endpoints() -> tuple[VpcEndpoint, ...]:
     """All interface endpoints, in file order."""
-    return tuple(
-        VpcEndpoint(row["service"], row["why"], row["basis"] == "derived", row["source"]) for row in yaml_table("vpc_endpoints")
-    )
+    return tuple(VpcEndpoint(row["service"], row["why"], row["basis"] == "derived", row["source"]) for row in yaml_table("vpc_endpoints"))

@@ -3,16 +3,17 @@
 from collections.abc import Sequence
 from typing import Final
 
-from aws_cdk import Stack
 from aws_cdk import aws_eks as eks
 from constructs import Construct
+
+from stacks.constructs.place import place_of
 
 _ADMINISTRATOR: Final = "AmazonEKSClusterAdminPolicy"
 
 
 def administrator(scope: Construct, id_: str, *, cluster_name: str, role_arn: str) -> eks.CfnAccessEntry:
     """Make an IAM role (never a session of it) an administrator of the cluster."""
-    policy = f"arn:{Stack.of(scope).partition}:eks::aws:cluster-access-policy/{_ADMINISTRATOR}"
+    policy = f"arn:{place_of(scope).partition}:eks::aws:cluster-access-policy/{_ADMINISTRATOR}"
     return eks.CfnAccessEntry(
         scope,
         id_,

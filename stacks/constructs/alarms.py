@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from aws_cdk import Stack
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sns as sns
 from constructs import Construct
+
+from stacks.constructs.place import Place, place_of
 
 
 class AlarmTopic(Construct):
@@ -16,7 +17,7 @@ class AlarmTopic(Construct):
     def __init__(self, scope: Construct, id_: str, *, key: kms.IKey, alarms: str, emails: Sequence[str]) -> None:
         """``alarms`` is a pattern of alarm names. The key's policy must let CloudWatch use it for them."""
         super().__init__(scope, id_)
-        stack = Stack.of(self)
+        place = place_of(self)
         topic = sns.CfnTopic(self, "Topic", kms_master_key_id=key.key_arn)
         self.arn: Final = topic.ref
         statements: list[dict[str, Any]] = [
@@ -26,7 +27,7 @@ class AlarmTopic(Construct):
                 "Principal": {"Service": "cloudwatch.amazonaws.com"},
                 "Action": "sns:Publish",
                 "Resource": self.arn,
-                "Condition": from_alarms(stack, alarms),
+                "Condition": from_alarms(place, alarms),
             },
             {
                 "Sid": "TlsOnly",
@@ -42,14 +43,14 @@ class AlarmTopic(Construct):
             sns.CfnSubscription(self, f"Email{index}", topic_arn=self.arn, protocol="email", endpoint=email)
 
 
-def from_alarms(stack: Stack, alarms: str) -> dict[str, Any]:
+def from_alarms(place: Place, alarms: str) -> dict[str, Any]:
     """Only alarms of this account whose name is like ``alarms``.
 
     https://docs.aws.amazon.com/sns/latest/dg/sns-key-management.html#compatibility-with-aws-services
     """
     return {
-        "StringEquals": {"aws:SourceAccount": stack.account},
-        "ArnLike": {"aws:SourceArn": f"arn:{stack.partition}:cloudwatch:{stack.region}:{stack.account}:alarm:{alarms}"},
+        "StringEquals": {"aws:SourceAccount": place.account},
+        "ArnLike": {"aws:SourceArn": f"arn:{place.partition}:cloudwatch:{place.region}:{place.account}:alarm:{alarms}"},
     }
 
 

@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from aws_cdk import Stack
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from stacks.constructs.alarms import from_alarms
+from stacks.constructs.place import Place, place_of
 from stacks.constructs.retained import retained
 
 _USE: Final = ("kms:Encrypt", "kms:Decrypt", "kms:ReEncrypt*", "kms:GenerateDataKey*", "kms:DescribeKey")
@@ -38,12 +38,12 @@ class EncryptionKey(Construct):
         ``raw`` are CloudFormation properties by dotted path, set last.
         """
         super().__init__(scope, id_)
-        stack = Stack.of(self)
+        place = place_of(self)
         statements = [
-            _account(stack),
-            _logs(stack, log_groups),
-            *([_alarms(stack, alarms)] if alarms else []),
-            *(_lustre(stack, bucket) for bucket in linked_buckets),
+            _account(place),
+            _logs(place, log_groups),
+            *([_alarms(place, alarms)] if alarms else []),
+            *(_lustre(place, bucket) for bucket in linked_buckets),
         ]
         key = kms.CfnKey(
             self,
@@ -60,29 +60,29 @@ class EncryptionKey(Construct):
         self.arn: Final = key.attr_arn
 
 
-def _account(stack: Stack) -> dict[str, Any]:
+def _account(place: Place) -> dict[str, Any]:
     """Hand the decision to IAM. Without it nobody could change the key any more."""
-    root = f"arn:{stack.partition}:iam::{stack.account}:root"
+    root = f"arn:{place.partition}:iam::{place.account}:root"
     return {"Sid": "DecidedByIam", "Effect": "Allow", "Principal": {"AWS": root}, "Action": "kms:*", "Resource": "*"}
 
 
-def _logs(stack: Stack, log_groups: str) -> dict[str, Any]:
+def _logs(place: Place, log_groups: str) -> dict[str, Any]:
     """CloudWatch Logs of this Region, for log groups of this environment alone.
 
     https://docs.aws.amazon.com/AmazonCloudWatch/latest/logs/encrypt-log-data-kms.html
     """
-    arn = f"arn:{stack.partition}:logs:{stack.region}:{stack.account}:log-group:{log_groups}"
+    arn = f"arn:{place.partition}:logs:{place.region}:{place.account}:log-group:{log_groups}"
     return {
         "Sid": "LogGroups",
         "Effect": "Allow",
-        "Principal": {"Service": f"logs.{stack.region}.amazonaws.com"},
+        "Principal": {"Service": f"logs.{place.region}.amazonaws.com"},
         "Action": list(_USE),
         "Resource": "*",
         "Condition": {"ArnLike": {"kms:EncryptionContext:aws:logs:arn": arn}},
     }
 
 
-def _alarms(stack: Stack, alarms: str) -> dict[str, Any]:
+def _alarms(place: Place, alarms: str) -> dict[str, Any]:
     """CloudWatch, so that these alarms can be published to an encrypted topic."""
     return {
         "Sid": "Alarms",
@@ -90,11 +90,11 @@ def _alarms(stack: Stack, alarms: str) -> dict[str, Any]:
         "Principal": {"Service": "cloudwatch.amazonaws.com"},
         "Action": ["kms:Decrypt", "kms:GenerateDataKey*"],
         "Resource": "*",
-        "Condition": from_alarms(stack, alarms),
+        "Condition": from_alarms(place, alarms),
     }
 
 
-def _lustre(stack: Stack, bucket: str) -> dict[str, Any]:
+def _lustre(place: Place, bucket: str) -> dict[str, Any]:
     """The role that FSx makes for each file system with a linked bucket. It does not exist before the file system does.
 
     With S3 Bucket Keys the encryption context is the bucket, not the object.
@@ -108,8 +108,8 @@ def _lustre(stack: Stack, bucket: str) -> dict[str, Any]:
         "Action": list(_USE),
         "Resource": "*",
         "Condition": {
-            "StringEquals": {"kms:CallerAccount": stack.account, "kms:ViaService": f"s3.{stack.region}.amazonaws.com"},
-            "ArnLike": {"aws:PrincipalArn": f"arn:{stack.partition}:iam::{stack.account}:{roles}"},
-            "StringLike": {"kms:EncryptionContext:aws:s3:arn": f"arn:{stack.partition}:s3:::{bucket}"},
+            "StringEquals": {"kms:CallerAccount": place.account, "kms:ViaService": f"s3.{place.region}.amazonaws.com"},
+            "ArnLike": {"aws:PrincipalArn": f"arn:{place.partition}:iam::{place.account}:{roles}"},
+            "StringLike": {"kms:EncryptionContext:aws:s3:arn": f"arn:{place.partition}:s3:::{bucket}"},
         },
     }
