@@ -12,7 +12,7 @@ from eks_api.reasons import Waiting
 from health_gate.kubernetes import Container, Missing, Pod
 from health_gate.patterns import EVENTS, LOGS, named
 from health_gate.result import Patience, Result, check, failed, passed
-from health_gate.spec import DECODE, PREFILL, ROLES, ROUTER
+from health_gate.spec import DECODE, PREFILL, ROLES, ROUTER, Resource
 from health_gate.view import EndpointView
 
 _SHOWN: Final = 3
@@ -35,10 +35,51 @@ def at(value: Any, place: str) -> Any:
     return value
 
 
+def _object(view: EndpointView, wanted: Resource) -> dict[str, Any] | None:
+    """The backend's own object; ``None`` when there is none."""
+
+    def read() -> dict[str, Any]:
+        return view.kubernetes.resource(wanted.group, wanted.version, view.endpoint.namespace, wanted.plural, wanted.name, view.deadline)
+
+    try:
+        return view.memory.once(("object", view.endpoint.key), read)
+    except Missing:
+        return None
+
+
+@check(
+    "workload.observed",
+    proves="The state that the backend's object reports is of what was applied last, not of the deployment before.",
+    cannot="That the pods are new already; `workload.resource` and `workload.pods` wait for them. A backend that reports no generation.",
+)
+def observed(view: EndpointView) -> Result | None:
+    """Generations. An end state of an older one means that pods and logs, too, are of the deployment before.
+
+    Any other state says that the backend is at work, whenever it may write the generation down.
+    """
+    wanted = view.endpoint.resource
+    found = _object(view, wanted) if wanted else None
+    if wanted is None or found is None:
+        return None
+    applied, seen, state = at(found, "metadata.generation"), at(found, "status.observedGeneration"), at(found, wanted.state)
+    if not isinstance(applied, int) or not isinstance(seen, int):
+        return None
+    if seen < applied and state in {wanted.ready, *wanted.failed}:
+        return failed(
+            f"The operator has not taken up what was applied last: {state} is of generation {seen}, not {applied}.",
+            "Wait; if it stays so, look at the operator's pods and log.",
+            patience=Patience.DEADLINE,
+            generation=applied,
+            observed=seen,
+        )
+    return passed("The state is of what was applied last.", generation=applied, observed=seen)
+
+
 @check(
     "workload.memory",
     proves="No container of the endpoint was killed for its memory.",
     cannot="A container that was replaced with its pod.",
+    needs=("workload.observed",),
 )
 def memory(view: EndpointView) -> Result:
     """Containers that ran out of memory."""
@@ -55,6 +96,7 @@ def memory(view: EndpointView) -> Result:
     "workload.restarts",
     proves="No container of the endpoint keeps restarting.",
     cannot="Restarts of pods that are gone.",
+    needs=("workload.observed",),
 )
 def restarts(view: EndpointView) -> Result:
     """Containers that end again and again. Fewer restarts than three may be a start in the wrong order."""
@@ -84,6 +126,7 @@ def _said(view: EndpointView, pod: Pod, container: Container) -> Any:
     "workload.events",
     proves="No warning event of the endpoint has a known cause while its pods are not ready.",
     cannot="Events older than an hour: Kubernetes forgets them.",
+    needs=("workload.observed",),
 )
 def events(view: EndpointView) -> Result:
     """Warning events and scheduling conditions, mapped to remedies."""
@@ -110,15 +153,15 @@ def _names(view: EndpointView) -> set[str]:
     "workload.resource",
     proves="The backend's object holds what was applied and reports that it is ready.",
     cannot="That what it reports is true.",
+    needs=("workload.observed",),
 )
 def resource(view: EndpointView) -> Result | None:
     """The backend's own object: state and condition text."""
     wanted = view.endpoint.resource
     if wanted is None:
         return None
-    try:
-        found = view.kubernetes.resource(wanted.group, wanted.version, view.endpoint.namespace, wanted.plural, wanted.name, view.deadline)
-    except Missing:
+    found = _object(view, wanted)
+    if found is None:
         return failed(f"There is no {wanted.plural}/{wanted.name}.", "Apply the manifests.", patience=Patience.DEADLINE)
     if dropped := [place for place in wanted.must_have if at(found, place) in (None, "", [], {})]:
         return failed(
@@ -142,6 +185,7 @@ def resource(view: EndpointView) -> Result | None:
     "workload.pods",
     proves="Every role has its pods, each with all its containers ready.",
     cannot="That a ready server answers right.",
+    needs=("workload.observed",),
 )
 def pods(view: EndpointView) -> Result:
     """Pods by role, as ``3/3``."""

@@ -97,7 +97,7 @@ def test_a_proven_environment_completes(deployed: World, request_type: str) -> N
     (stored,) = deployed.calls.of("PutObject")
     assert (stored["ServerSideEncryption"], stored["SSEKMSKeyId"]) == ("aws:kms", "arn:aws:kms:k")
     assert answer["Data"]["Report"] == f"s3://reports/{stored['Key']}"
-    assert json.loads(stored["Body"])["counts"] == {"PASS": 36, "FAIL": 0, "UNKNOWN": 0}
+    assert json.loads(stored["Body"])["counts"] == {"PASS": 37, "FAIL": 0, "UNKNOWN": 0}
     assert deployed.calls.of("Publish") == []
     assert len(json.dumps(answer)) < 500
 
@@ -174,7 +174,7 @@ def test_metrics_of_every_check(deployed: World) -> None:
     assert names["CheckFailed", "aws.security_groups"] == 0
     assert names["gb_per_second", "llm/chat"] == 176
     assert names["ttft_ms", "llm/chat"] > 0
-    assert sum(name == "CheckFailed" for name, _ in names) == 36
+    assert sum(name == "CheckFailed" for name, _ in names) == 37
 
 
 @pytest.mark.parametrize("operation", ["PutObject", "PutMetricData", "Publish"])

@@ -55,6 +55,22 @@ def _unscheduled(world: World) -> None:
     world.pods[1]["status"] = status
 
 
+def _behind(world: World) -> None:
+    """An update that nobody has seen yet: whatever is there is of the deployment before."""
+    assert world.custom is not None
+    world.custom["metadata"]["generation"] += 1
+
+
+def _silent(*places: str) -> Break:
+    def change(world: World) -> None:
+        assert world.custom is not None
+        for place in places:
+            part, name = place.split(".")
+            del world.custom[part][name]
+
+    return change
+
+
 def _pruned(world: World) -> None:
     assert world.custom is not None
     world.custom["spec"] = {}
@@ -74,6 +90,9 @@ def _swapped(world: World) -> None:
 
 
 WRONG: list[tuple[Any, ...]] = [
+    ("not seen yet", _behind, "workload.observed", NOT_YET, "DeploymentComplete is of generation 2, not 3"),
+    ("killed before the change", _together(_behind, _container("decode", state=ENDED)), "workload.observed", NOT_YET, "not taken up"),
+    ("logged before the change", _together(_behind, _log(DECODE_IP, "EngineDeadError")), "workload.observed", NOT_YET, "not taken up"),
     ("killed", _container("decode", state=ENDED), "workload.memory", DEFINITE, "decode-chat-abc/decode-chat.*memory"),
     (
         "killed before, and EFA is blamed",
@@ -185,6 +204,8 @@ def test_wrong(world: World, change: Break, id: str, kind: tuple[Outcome, Patien
 
 
 RIGHT: list[Break] = [
+    _silent("status.observedGeneration"),
+    _silent("metadata.generation"),
     _container("decode", restartCount=1, lastState={"terminated": {"reason": "Error", "exitCode": 1}}),
     lambda world: world.events.append(
         {"metadata": {"namespace": NAMESPACE}, "involvedObject": {"name": "decode-chat-abc"}, "message": "Insufficient nvidia.com/gpu"}
@@ -213,3 +234,29 @@ def test_another_endpoint_in_the_namespace_is_not_looked_at(world: World) -> Non
     other["status"]["containerStatuses"][0]["state"] = ENDED
     world.pods.insert(0, other)
     assert [result.id for result in world.run().open] == ["traffic.short"]
+
+
+def test_a_backend_at_work_is_believed_whenever_it_writes_the_generation_down(world: World) -> None:
+    """Else a cause that shows during the work would stay hidden."""
+    assert world.custom is not None
+    world.custom["status"]["state"] = "DeploymentInProgress"
+    world.container("decode", state=ENDED)
+    _behind(world)
+    assert world.run().causes()[0].id == "workload.memory"
+
+
+@pytest.mark.parametrize("place", ["status.observedGeneration", "metadata.generation"])
+def test_a_backend_without_generations_is_not_said_to_have_seen_anything(world: World, place: str) -> None:
+    world.engine.faults = {"500"}
+    _silent(place)(world)
+    assert "workload.observed" not in [result.id for result in world.run().results]
+
+
+def test_a_failed_state_of_the_deployment_before_does_not_end_the_next(world: World) -> None:
+    assert world.custom is not None
+    world.custom["status"]["state"] = "DeploymentFailed"
+    assert world.result("workload.resource").patience is Patience.NEVER
+    _behind(world)
+    report = world.run()
+    assert [result.id for result in report.open] == ["workload.observed"]
+    assert not report.settled(10**6)

@@ -98,8 +98,13 @@ class World:
         self.nodes = [kube_node("system", 0), kube_node("system", 1), kube_node("prefill"), kube_node("decode")]
         self.pods = [pod("prefill", PREFILL_IP), pod("decode", DECODE_IP), pod("router", ROUTER_IP, namespace=SYSTEM, containers=2)]
         self.custom = {
+            "metadata": {"generation": 2},
             "spec": {"pdSpec": {"prefillSpec": {"replicas": 1}}},
-            "status": {"state": "DeploymentComplete", "conditions": [{"message": "DPD prefill and decode deployments are ready"}]},
+            "status": {
+                "observedGeneration": 2,
+                "state": "DeploymentComplete",
+                "conditions": [{"message": "DPD prefill and decode deployments are ready"}],
+            },
         }
         properties = {"pdSpec": {"properties": {"prefillSpec": {}, "decodingSpec": {}}}, "tags": {"items": {"properties": {"name": {}}}}}
         schema = {"properties": {"spec": {"properties": properties}}}
