@@ -1,6 +1,7 @@
 """Around a synthesis: which environments take part, and what is done with its result."""
 
 import json
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -15,6 +16,17 @@ from stacks.stage import EnvironmentStage
 MANIFESTS: Final = "manifests"
 _TEMPLATE_LIMIT: Final = 1_000_000
 _PLACEHOLDER: Final = re.compile(r"[\w.-]{0,40}dummy[\w.-]{0,40}", re.IGNORECASE)
+
+
+def begin(settings: Path) -> cdk.App:
+    """Make the app with the context of ``cdk.json``: the templates are the same with and without the CDK command line.
+
+    CDK's own validation of templates takes as long as all the rest. Whatever its command line does has it; a bare run of
+    the app does not.
+    """
+    context = json.loads(settings.read_text(encoding="utf-8"))["context"]
+    validated = "CDK_CLI_VERSION" in os.environ
+    return cdk.App(context=context, tree_metadata=False, stack_traces=False, builtin_cloud_formation_validation=validated)
 
 
 def finish(app: cdk.App, stages: Sequence[EnvironmentStage]) -> int:

@@ -57,7 +57,7 @@ changes = st.builds(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(changes)
 def test_every_legal_file_is_answered(changed: dict[str, object]) -> None:
     found = [finding for finding in findings(changed) if finding.id.startswith(FAMILIES)]

@@ -30,7 +30,7 @@ TABLES: Final = (
 CASES: Final = [case for table in TABLES for case in table.CASES]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.sampled_from(CASES), st.sampled_from(CASES))
 def test_two_mistakes_in_one_file(one: Case, other: Case) -> None:
     try:

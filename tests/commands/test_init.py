@@ -211,7 +211,7 @@ def test_a_terminal_in_ci_is_not_asked(tmp_path: Path) -> None:
 _whole = st.integers(1, 64)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     layers=st.integers(1, 130), heads=_whole, group=st.sampled_from([1, 2, 4, 8]), head_dim=st.sampled_from([64, 128, 256]),
     inner=st.integers(256, 60_000), positions=st.integers(16, 300_000), kind=st.sampled_from(TYPES),

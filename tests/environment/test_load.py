@@ -311,7 +311,7 @@ _values = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(st.tuples(st.sampled_from(PATHS), _values), min_size=1, max_size=4))
 def test_any_change_of_values_is_read_or_refused(changes: list[tuple[str, Any]]) -> None:
     content = base()
@@ -326,7 +326,7 @@ def test_any_change_of_values_is_read_or_refused(changes: list[tuple[str, Any]])
         run(loaded.environment, Context(today=TODAY))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.data())
 def test_any_change_of_the_text_is_read_or_refused(data: st.DataObject) -> None:
     text = TEXT
