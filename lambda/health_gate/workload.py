@@ -47,6 +47,13 @@ def _object(view: EndpointView, wanted: Resource) -> dict[str, Any] | None:
         return None
 
 
+def _patience(view: EndpointView) -> Patience:
+    """Time cannot change what a pod shows, unless its backend is at work and may be about to replace it."""
+    wanted = view.endpoint.resource
+    state = at(_object(view, wanted), wanted.state) if wanted else None
+    return Patience.NEVER if wanted is None or state in {wanted.ready, *wanted.failed} else Patience.DEADLINE
+
+
 @check(
     "workload.observed",
     proves="The state that the backend's object reports is of what was applied last, not of the deployment before.",
@@ -88,6 +95,7 @@ def memory(view: EndpointView) -> Result:
         return failed(
             f"Killed for memory: {_listed(killed)}.",
             "Raise the role's memory: huge pages, shm and the KV cache's CPU tier all count. Network errors of its peers follow.",
+            patience=_patience(view),
         )
     return passed("Nothing was killed for memory.")
 
@@ -110,6 +118,7 @@ def restarts(view: EndpointView) -> Result:
             f"Containers keep ending: {text}.",
             known.remedy if known else "Read the container's last log.",
             link=known.link if known else "",
+            patience=_patience(view),
         )
     return passed("No container keeps ending.", restarts=sum(each.restarts for _, each in found))
 
@@ -245,7 +254,7 @@ def logs(view: EndpointView) -> Result:
             text = view.kubernetes.log(pod, view.endpoint.pods[role].container, view.clock.now() - _RECENT_SECONDS, view.deadline)
             read += 1
             if known := named(text, (*view.endpoint.patterns, *LOGS)):
-                return failed(f"{pod.name} logs {known.text!r}.", known.remedy, link=known.link)
+                return failed(f"{pod.name} logs {known.text!r}.", known.remedy, link=known.link, patience=_patience(view))
     return passed("No known error is in the logs.", logs=read)
 
 

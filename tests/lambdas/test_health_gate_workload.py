@@ -245,6 +245,24 @@ def test_a_backend_at_work_is_believed_whenever_it_writes_the_generation_down(wo
     assert world.run().causes()[0].id == "workload.memory"
 
 
+@pytest.mark.parametrize(
+    ("change", "id"),
+    [
+        (_container("decode", state=ENDED), "workload.memory"),
+        (_container("decode", ready=False, restartCount=4), "workload.restarts"),
+        (_log(DECODE_IP, "EngineDeadError"), "workload.logs"),
+    ],
+)
+def test_what_pods_show_that_may_be_replaced_is_named_first_but_waited_for(world: World, change: Break, id: str) -> None:
+    """The deployment that raises a role's memory must not fail for the pods that it replaces."""
+    _state("DeploymentInProgress")(world)
+    change(world)
+    report = world.run()
+    assert (found := next(result for result in report.open if result.id == id)).patience is Patience.DEADLINE
+    assert found.outcome is Outcome.FAIL
+    assert not report.settled(10**6)
+
+
 @pytest.mark.parametrize("place", ["status.observedGeneration", "metadata.generation"])
 def test_a_backend_without_generations_is_not_said_to_have_seen_anything(world: World, place: str) -> None:
     world.engine.faults = {"500"}
