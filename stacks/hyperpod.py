@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from aws_cdk import Stack
-from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sagemaker as sagemaker
 from constructs import Construct, IDependable
 
@@ -54,6 +53,7 @@ class HyperPodStack(Stack):
             lifecycle_key_arn=storage.lifecycle_bucket.encryption_key.key_arn if storage.lifecycle_bucket.encryption_key else None,
             lustre=storage.lustre is not None,
         )
+        key_arn = storage.key.key_arn
         common = {
             "executionRole": role.attr_arn,
             "imageReleaseVersion": image_release_version,
@@ -72,7 +72,7 @@ class HyperPodStack(Stack):
             # Can never change without a new cluster, so it holds what never changes: not the adopted groups, of which one
             # may be added later. The instance groups override it.
             vpc_config={"subnets": list(network.control_plane_subnet_ids), "securityGroupIds": [network.efa_security_group_id]},
-            instance_groups=[{**common, **_group(name, group, storage.key)} for name, group in groups.items()],
+            instance_groups=[{**common, **_group(name, group, key_arn)} for name, group in groups.items()],
             tiered_storage_config=(
                 {"mode": "Enable", "instanceMemoryAllocationPercentage": tiered_storage_memory_percent}
                 if tiered_storage_memory_percent
@@ -97,10 +97,10 @@ def _lint_knows(group: InstanceGroup) -> bool:
     return known is not None and known.lint_known
 
 
-def _group(name: str, group: InstanceGroup, key: kms.IKey) -> dict[str, Any]:
-    volumes: list[dict[str, Any]] = [{"ebsVolumeConfig": {"rootVolume": True, "volumeKmsKeyId": key.key_arn}}]
+def _group(name: str, group: InstanceGroup, key_arn: str) -> dict[str, Any]:
+    volumes: list[dict[str, Any]] = [{"ebsVolumeConfig": {"rootVolume": True, "volumeKmsKeyId": key_arn}}]
     if group.data_volume_gib:
-        volumes.append({"ebsVolumeConfig": {"volumeSizeInGb": group.data_volume_gib, "volumeKmsKeyId": key.key_arn}})
+        volumes.append({"ebsVolumeConfig": {"volumeSizeInGb": group.data_volume_gib, "volumeKmsKeyId": key_arn}})
     kubernetes: dict[str, Any] = {}
     if group.labels:
         kubernetes["labels"] = dict(group.labels)

@@ -6,14 +6,14 @@ from typing import Final
 from aws_cdk import aws_eks as eks
 from constructs import Construct
 
-from stacks.constructs.place import place_of
+from stacks.constructs.realm import realm_of
 
 _ADMINISTRATOR: Final = "AmazonEKSClusterAdminPolicy"
 
 
 def administrator(scope: Construct, id_: str, *, cluster_name: str, role_arn: str) -> eks.CfnAccessEntry:
     """Make an IAM role (never a session of it) an administrator of the cluster."""
-    policy = f"arn:{place_of(scope).partition}:eks::aws:cluster-access-policy/{_ADMINISTRATOR}"
+    policy = f"arn:{realm_of(scope).partition}:eks::aws:cluster-access-policy/{_ADMINISTRATOR}"
     return eks.CfnAccessEntry(
         scope,
         id_,

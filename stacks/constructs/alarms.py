@@ -8,7 +8,7 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sns as sns
 from constructs import Construct
 
-from stacks.constructs.place import Place, place_of
+from stacks.constructs.realm import Realm, realm_of
 
 
 class AlarmTopic(Construct):
@@ -17,7 +17,7 @@ class AlarmTopic(Construct):
     def __init__(self, scope: Construct, id_: str, *, key: kms.IKey, alarms: str, emails: Sequence[str]) -> None:
         """``alarms`` is a pattern of alarm names. The key's policy must let CloudWatch use it for them."""
         super().__init__(scope, id_)
-        place = place_of(self)
+        realm = realm_of(self)
         topic = sns.CfnTopic(self, "Topic", kms_master_key_id=key.key_arn)
         self.arn: Final = topic.ref
         statements: list[dict[str, Any]] = [
@@ -27,7 +27,7 @@ class AlarmTopic(Construct):
                 "Principal": {"Service": "cloudwatch.amazonaws.com"},
                 "Action": "sns:Publish",
                 "Resource": self.arn,
-                "Condition": from_alarms(place, alarms),
+                "Condition": from_alarms(realm, alarms),
             },
             {
                 "Sid": "TlsOnly",
@@ -43,14 +43,14 @@ class AlarmTopic(Construct):
             sns.CfnSubscription(self, f"Email{index}", topic_arn=self.arn, protocol="email", endpoint=email)
 
 
-def from_alarms(place: Place, alarms: str) -> dict[str, Any]:
+def from_alarms(realm: Realm, alarms: str) -> dict[str, Any]:
     """Only alarms of this account whose name is like ``alarms``.
 
     https://docs.aws.amazon.com/sns/latest/dg/sns-key-management.html#compatibility-with-aws-services
     """
     return {
-        "StringEquals": {"aws:SourceAccount": place.account},
-        "ArnLike": {"aws:SourceArn": f"arn:{place.partition}:cloudwatch:{place.region}:{place.account}:alarm:{alarms}"},
+        "StringEquals": {"aws:SourceAccount": realm.account},
+        "ArnLike": {"aws:SourceArn": f"arn:{realm.partition}:cloudwatch:{realm.region}:{realm.account}:alarm:{alarms}"},
     }
 
 

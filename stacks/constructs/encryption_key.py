@@ -7,7 +7,7 @@ from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from stacks.constructs.alarms import from_alarms
-from stacks.constructs.place import Place, place_of
+from stacks.constructs.realm import Realm, realm_of
 from stacks.constructs.retained import retained
 
 _USE: Final = ("kms:Encrypt", "kms:Decrypt", "kms:ReEncrypt*", "kms:GenerateDataKey*", "kms:DescribeKey")
@@ -38,12 +38,12 @@ class EncryptionKey(Construct):
         ``raw`` are CloudFormation properties by dotted path, set last.
         """
         super().__init__(scope, id_)
-        place = place_of(self)
+        realm = realm_of(self)
         statements = [
-            _account(place),
-            _logs(place, log_groups),
-            *([_alarms(place, alarms)] if alarms else []),
-            *(_lustre(place, bucket) for bucket in linked_buckets),
+            _account(realm),
+            _logs(realm, log_groups),
+            *([_alarms(realm, alarms)] if alarms else []),
+            *(_lustre(realm, bucket) for bucket in linked_buckets),
         ]
         key = kms.CfnKey(
             self,
@@ -60,29 +60,29 @@ class EncryptionKey(Construct):
         self.arn: Final = key.attr_arn
 
 
-def _account(place: Place) -> dict[str, Any]:
+def _account(realm: Realm) -> dict[str, Any]:
     """Hand the decision to IAM. Without it nobody could change the key any more."""
-    root = f"arn:{place.partition}:iam::{place.account}:root"
+    root = f"arn:{realm.partition}:iam::{realm.account}:root"
     return {"Sid": "DecidedByIam", "Effect": "Allow", "Principal": {"AWS": root}, "Action": "kms:*", "Resource": "*"}
 
 
-def _logs(place: Place, log_groups: str) -> dict[str, Any]:
+def _logs(realm: Realm, log_groups: str) -> dict[str, Any]:
     """CloudWatch Logs of this Region, for log groups of this environment alone.
 
     https://docs.aws.amazon.com/AmazonCloudWatch/latest/logs/encrypt-log-data-kms.html
     """
-    arn = f"arn:{place.partition}:logs:{place.region}:{place.account}:log-group:{log_groups}"
+    arn = f"arn:{realm.partition}:logs:{realm.region}:{realm.account}:log-group:{log_groups}"
     return {
         "Sid": "LogGroups",
         "Effect": "Allow",
-        "Principal": {"Service": f"logs.{place.region}.amazonaws.com"},
+        "Principal": {"Service": f"logs.{realm.region}.amazonaws.com"},
         "Action": list(_USE),
         "Resource": "*",
         "Condition": {"ArnLike": {"kms:EncryptionContext:aws:logs:arn": arn}},
     }
 
 
-def _alarms(place: Place, alarms: str) -> dict[str, Any]:
+def _alarms(realm: Realm, alarms: str) -> dict[str, Any]:
     """CloudWatch, so that these alarms can be published to an encrypted topic."""
     return {
         "Sid": "Alarms",
@@ -90,11 +90,11 @@ def _alarms(place: Place, alarms: str) -> dict[str, Any]:
         "Principal": {"Service": "cloudwatch.amazonaws.com"},
         "Action": ["kms:Decrypt", "kms:GenerateDataKey*"],
         "Resource": "*",
-        "Condition": from_alarms(place, alarms),
+        "Condition": from_alarms(realm, alarms),
     }
 
 
-def _lustre(place: Place, bucket: str) -> dict[str, Any]:
+def _lustre(realm: Realm, bucket: str) -> dict[str, Any]:
     """The role that FSx makes for each file system with a linked bucket. It does not exist before the file system does.
 
     With S3 Bucket Keys the encryption context is the bucket, not the object.
@@ -108,8 +108,8 @@ def _lustre(place: Place, bucket: str) -> dict[str, Any]:
         "Action": list(_USE),
         "Resource": "*",
         "Condition": {
-            "StringEquals": {"kms:CallerAccount": place.account, "kms:ViaService": f"s3.{place.region}.amazonaws.com"},
-            "ArnLike": {"aws:PrincipalArn": f"arn:{place.partition}:iam::{place.account}:{roles}"},
-            "StringLike": {"kms:EncryptionContext:aws:s3:arn": f"arn:{place.partition}:s3:::{bucket}"},
+            "StringEquals": {"kms:CallerAccount": realm.account, "kms:ViaService": f"s3.{realm.region}.amazonaws.com"},
+            "ArnLike": {"aws:PrincipalArn": f"arn:{realm.partition}:iam::{realm.account}:{roles}"},
+            "StringLike": {"kms:EncryptionContext:aws:s3:arn": f"arn:{realm.partition}:s3:::{bucket}"},
         },
     }

@@ -7,7 +7,7 @@ from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
 
 from dpd.catalog.vpc_endpoints import interface_endpoints
-from stacks.constructs.place import place_of
+from stacks.constructs.realm import realm_of
 
 _NOWHERE: Final = {
     "cidrIp": "255.255.255.255/32", "ipProtocol": "icmp", "fromPort": 252, "toPort": 86,
@@ -21,7 +21,7 @@ def s3_gateway(scope: Construct, id_: str, *, vpc_id: str, route_table_ids: Sequ
         scope,
         id_,
         vpc_id=vpc_id,
-        service_name=f"com.amazonaws.{place_of(scope).region}.s3",
+        service_name=f"com.amazonaws.{realm_of(scope).region}.s3",
         vpc_endpoint_type="Gateway",
         route_table_ids=list(route_table_ids),
     )
@@ -44,7 +44,7 @@ class InterfaceEndpoints(Construct):
             security_group_egress=[_NOWHERE],
             tags=[{"key": "Name", "value": f"{name}-endpoints"}],
         )
-        region = place_of(self).region
+        region = realm_of(self).region
         for endpoint in interface_endpoints():
             ec2.CfnVPCEndpoint(
                 self,

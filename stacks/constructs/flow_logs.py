@@ -6,7 +6,7 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from stacks.constructs.place import Place, place_of
+from stacks.constructs.realm import Realm, realm_of
 from stacks.constructs.retained import retained
 from stacks.constructs.roles import role
 
@@ -18,13 +18,13 @@ class FlowLogs(Construct):
 
     def __init__(self, scope: Construct, id_: str, *, vpc_id: str, key_arn: str, name: str) -> None:
         super().__init__(scope, id_)
-        place = place_of(self)
+        realm = realm_of(self)
         group = logs.CfnLogGroup(self, "Group", kms_key_id=key_arn, retention_in_days=RETENTION_DAYS)
         retained(group, f"{id_}Group")
         writer = role(
             self,
             "Role",
-            trust=_trust(place),
+            trust=_trust(realm),
             description="VPC flow logs",
             documents={"write": _write(group.attr_arn)},
         )
@@ -41,12 +41,12 @@ class FlowLogs(Construct):
         ).override_logical_id(id_)
 
 
-def _trust(place: Place) -> dict[str, Any]:
+def _trust(realm: Realm) -> dict[str, Any]:
     """Flow logs of this account and Region alone: the service must not be talked into it by another's.
 
     https://docs.aws.amazon.com/vpc/latest/userguide/flow-logs-iam-role.html
     """
-    source = f"arn:{place.partition}:ec2:{place.region}:{place.account}:vpc-flow-log/*"
+    source = f"arn:{realm.partition}:ec2:{realm.region}:{realm.account}:vpc-flow-log/*"
     return {
         "Version": "2012-10-17",
         "Statement": [
@@ -54,7 +54,7 @@ def _trust(place: Place) -> dict[str, Any]:
                 "Effect": "Allow",
                 "Principal": {"Service": "vpc-flow-logs.amazonaws.com"},
                 "Action": "sts:AssumeRole",
-                "Condition": {"StringEquals": {"aws:SourceAccount": place.account}, "ArnLike": {"aws:SourceArn": source}},
+                "Condition": {"StringEquals": {"aws:SourceAccount": realm.account}, "ArnLike": {"aws:SourceArn": source}},
             }
         ],
     }

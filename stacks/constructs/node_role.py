@@ -6,7 +6,7 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from dpd.catalog.iam_policies import Values
-from stacks.constructs.place import place_of
+from stacks.constructs.realm import realm_of
 from stacks.constructs.roles import role, service_trust
 
 
@@ -27,15 +27,15 @@ def node_role(
 
     ``key_arn`` encrypts volumes, ``lifecycle_key_arn`` the lifecycle scripts (``None``: a key that S3 holds).
     """
-    place = place_of(scope)
-    ec2 = f"arn:{place.partition}:ec2:{place.region}:{place.account}"
+    realm = realm_of(scope)
+    ec2 = f"arn:{realm.partition}:ec2:{realm.region}:{realm.account}"
     values: dict[str, Values] = {
         "node": {
             "vpc": f"{ec2}:vpc/{vpc_id}",
             "subnets": [f"{ec2}:subnet/{id_}" for id_ in subnet_ids],
             "security_groups": [f"{ec2}:security-group/{id_}" for id_ in security_group_ids],
             "cluster": cluster_arn,
-            "lifecycle_bucket": f"arn:{place.partition}:s3:::{lifecycle_bucket_name}",
+            "lifecycle_bucket": f"arn:{realm.partition}:s3:::{lifecycle_bucket_name}",
         },
         "node_volumes": {"key": key_arn},
         "decrypt": {"key": [key_arn, *([lifecycle_key_arn] if lifecycle_key_arn not in (None, key_arn) else [])]},

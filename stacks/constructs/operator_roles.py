@@ -8,7 +8,7 @@ from constructs import Construct
 
 from dpd.catalog.iam_policies import Values
 from dpd.environment.names import KEDA_SERVICE_ACCOUNT, LOAD_BALANCER_SERVICE_ACCOUNT, OPERATOR_NAMESPACE, OPERATOR_SERVICE_ACCOUNT
-from stacks.constructs.place import place_of
+from stacks.constructs.realm import realm_of
 from stacks.constructs.roles import role, web_identity_trust
 
 
@@ -28,12 +28,12 @@ def operator_role(
     scope: Construct, id_: str, *, name: str, identity: Identity, certificate_arns: Sequence[str], hosted_zone_ids: Sequence[str]
 ) -> iam.CfnRole:
     """The operator's execution role. The add-on refuses a name that does not start with ``SageMakerHyperPodInference``."""
-    place = place_of(scope)
+    realm = realm_of(scope)
     values: dict[str, Values] = {"operator_network": {}}
     if certificate_arns:
         values["operator_certificates"] = {"certificates": list(certificate_arns)}
     if hosted_zone_ids:
-        values["operator_zones"] = {"hosted_zones": [f"arn:{place.partition}:route53:::hostedzone/{zone}" for zone in hosted_zone_ids]}
+        values["operator_zones"] = {"hosted_zones": [f"arn:{realm.partition}:route53:::hostedzone/{zone}" for zone in hosted_zone_ids]}
     return role(
         scope,
         id_,
@@ -60,10 +60,10 @@ def load_balancer_role(scope: Construct, id_: str, *, identity: Identity) -> iam
 
 def keda_role(scope: Construct, id_: str, *, identity: Identity, workspace_ids: Sequence[str]) -> iam.CfnRole:
     """The role of the autoscaler that the add-on brings. It reads Prometheus only in workspaces that an endpoint names."""
-    place = place_of(scope)
+    realm = realm_of(scope)
     values: dict[str, Values] = {"keda": {}}
     if workspace_ids:
-        arn = f"arn:{place.partition}:aps:{place.region}:{place.account}:workspace"
+        arn = f"arn:{realm.partition}:aps:{realm.region}:{realm.account}:workspace"
         values["keda_prometheus"] = {"workspaces": [f"{arn}/{workspace}" for workspace in workspace_ids]}
     return role(
         scope,

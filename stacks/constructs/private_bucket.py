@@ -6,7 +6,7 @@ from typing import Any, Final
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from stacks.constructs.place import place_of
+from stacks.constructs.realm import realm_of
 from stacks.constructs.retained import retained
 
 UPLOAD_DAYS: Final = 7
@@ -36,7 +36,7 @@ class PrivateBucket(Construct):
         """
         super().__init__(scope, id_)
         self.name: Final = name
-        self.arn: Final = f"arn:{place_of(self).partition}:s3:::{name}"
+        self.arn: Final = f"arn:{realm_of(self).partition}:s3:::{name}"
         expiry = [{"id": "OldLogs", "status": "Enabled", "expirationInDays": LOG_DAYS}] if logs_of else []
         self.resource: Final[s3.CfnBucket] = s3.CfnBucket(
             self,
@@ -73,7 +73,7 @@ class PrivateBucket(Construct):
 
     def _logs(self, buckets: Sequence[str]) -> dict[str, Any]:
         """Let S3 write access logs of these buckets, and nobody else's (a bucket without ACLs needs a policy for it)."""
-        place = place_of(self)
+        realm = realm_of(self)
         return {
             "Sid": "AccessLogs",
             "Effect": "Allow",
@@ -81,8 +81,8 @@ class PrivateBucket(Construct):
             "Action": "s3:PutObject",
             "Resource": [f"{self.arn}/{bucket}/*" for bucket in buckets],
             "Condition": {
-                "ArnLike": {"aws:SourceArn": [f"arn:{place.partition}:s3:::{bucket}" for bucket in buckets]},
-                "StringEquals": {"aws:SourceAccount": place.account},
+                "ArnLike": {"aws:SourceArn": [f"arn:{realm.partition}:s3:::{bucket}" for bucket in buckets]},
+                "StringEquals": {"aws:SourceAccount": realm.account},
             },
         }
 

@@ -12,7 +12,7 @@ from constructs import Construct
 from dpd.catalog import iam_policies
 from dpd.catalog.iam_policies import Values
 from stacks.acknowledgements import accept, managed_policy, wildcard
-from stacks.constructs.place import place_of
+from stacks.constructs.realm import realm_of
 
 _VERSION: Final = "2012-10-17"
 POD_IDENTITY: Final = "pods.eks.amazonaws.com"
@@ -62,8 +62,8 @@ def role(
     ``documents`` are other policies. ``managed`` maps AWS managed policies to the reason why no own policy does. A role
     has a ``name`` only where a service looks at it. Wildcards of the catalog are accepted with the catalog's reasons.
     """
-    place = place_of(scope)
-    filled = {policy: {**asdict(place), **values} for policy, values in (grants or {}).items()}
+    realm = realm_of(scope)
+    filled = {policy: {**asdict(realm), **values} for policy, values in (grants or {}).items()}
     granted = {policy: iam_policies.find(policy).document(values) for policy, values in filled.items()}
     made = iam.CfnRole(
         scope,
@@ -71,11 +71,11 @@ def role(
         assume_role_policy_document=trust,
         description=description,
         role_name=name,
-        managed_policy_arns=[f"arn:{place.partition}:iam::aws:policy/{policy}" for policy in managed or ()] or None,
+        managed_policy_arns=[f"arn:{realm.partition}:iam::aws:policy/{policy}" for policy in managed or ()] or None,
         policies=[{"policyName": policy, "policyDocument": document} for policy, document in {**granted, **(documents or {})}.items()]
         or None,
     )
-    reasons: dict[str, str] = {managed_policy(policy, place.partition): why for policy, why in (managed or {}).items()}
+    reasons: dict[str, str] = {managed_policy(policy, realm.partition): why for policy, why in (managed or {}).items()}
     for policy, values in filled.items():
         for resource, why in iam_policies.find(policy).wildcards(values):
             before = reasons.get(wildcard(resource), "")

@@ -9,7 +9,7 @@ from aws_cdk import CfnResource
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
-from stacks.constructs.place import place_of
+from stacks.constructs.realm import realm_of
 from stacks.constructs.roles import role, service_trust
 
 _CODE: Final = Path(__file__).parents[2] / "lambda" / "put_objects" / "index.py"
@@ -56,7 +56,7 @@ class TextUpload(Construct):
     def _role(self, object_arns: list[str], key_arn: str | None) -> str:
         statements: list[dict[str, Any]] = [{"Effect": "Allow", "Action": "s3:PutObject", "Resource": object_arns}]
         if key_arn:
-            via_s3 = {"StringEquals": {"kms:ViaService": f"s3.{place_of(self).region}.amazonaws.com"}}
+            via_s3 = {"StringEquals": {"kms:ViaService": f"s3.{realm_of(self).region}.amazonaws.com"}}
             statements.append({"Effect": "Allow", "Action": "kms:GenerateDataKey", "Resource": key_arn, "Condition": via_s3})
         document = {"Version": "2012-10-17", "Statement": statements}
         return role(

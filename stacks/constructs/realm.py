@@ -9,7 +9,7 @@ from constructs import Construct
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Realm:
     """Partition, Region and account of a stack."""
 
     partition: str
@@ -17,12 +17,12 @@ class Place:
     account: str
 
 
-_KNOWN: Final[WeakKeyDictionary[Stack, Place]] = WeakKeyDictionary()
+_KNOWN: Final[WeakKeyDictionary[Stack, Realm]] = WeakKeyDictionary()
 
 
-def place_of(scope: Construct) -> Place:
-    """The place of the stack that a construct is in."""
+def realm_of(scope: Construct) -> Realm:
+    """The realm of the stack that a construct is in."""
     stack = Stack.of(scope)
     if stack not in _KNOWN:
-        _KNOWN[stack] = Place(stack.partition, stack.region, stack.account)
+        _KNOWN[stack] = Realm(stack.partition, stack.region, stack.account)
     return _KNOWN[stack]
