@@ -21,6 +21,9 @@ EMPTY_APP: Final = "empty one-stack CDK app"
 ONE_ENVIRONMENT: Final = "app.py, one environment"
 _REFERENCE_SECONDS: Final = {IMPORTS: 0.054, OBJECTS: 0.28}
 
+_BY_CDK: Final = (("CDK_CLI_VERSION", "0"),)
+"""Tells the app that the CDK command line runs it."""
+
 _IMPORT: Final = "import pydantic, yaml"
 _CDK8S: Final = """
 import cdk8s
@@ -87,6 +90,7 @@ def bench(scratch: Path) -> Bench:
         _absolute("dpd render, one endpoint", Command(render, one), OBJECTS, 0.6),
         _absolute("dpd render, 100 endpoints", Command(render, hundred), OBJECTS, 3.0),
         Case("app.py for one environment", Command((PYTHON, app), one), EMPTY_APP, 2.5, "as stated"),
+        Case("the same with CDK's own validation, as cdk runs it", Command((PYTHON, app), one, _BY_CDK), EMPTY_APP, 2.5, "as stated"),
         Case("app.py, two environments", Command((PYTHON, app), two), ONE_ENVIRONMENT, 1.15, "as stated"),
         Case("app.py, 50 endpoints", Command((PYTHON, app), fifty), ONE_ENVIRONMENT, 1.5, "as stated"),
     )
