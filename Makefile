@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
+# Tests wait for servers, Node and CDK about half of the time, so there are two for each core.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1))')
 # Synthesis never calls AWS: no instance metadata, no look-ups, no notices.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export AWS_EC2_METADATA_DISABLED := true
@@ -41,7 +43,7 @@ types: setup
 	mypy
 
 unit: setup
-	pytest -n auto --dist loadscope
+	pytest -n $(WORKERS) --dist loadscope
 
 docs: setup  ## Write the generated parts of the docs again
 	python -m commands.docs
