@@ -35,6 +35,11 @@ def all2all_usable() -> tuple[str, ...]:
     return tuple(_value("all2all_on_efa"))
 
 
+def lmcache_chunk_tokens() -> int:
+    """Tokens per chunk that LMCache moves at once."""
+    return int(_value("lmcache_chunk_tokens"))
+
+
 def least_kv_gb_per_second() -> float:
     """Rate of a hand-over, in GB/s per rank, below which EFA was not used."""
     return float(yaml_table("serving")["kv_transfer"]["least_gb_per_second"])

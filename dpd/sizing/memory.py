@@ -6,11 +6,10 @@ from typing import Final
 
 from dpd.catalog.instances import Instance
 from dpd.catalog.models import ModelShape
+from dpd.catalog.serving import lmcache_chunk_tokens
 from dpd.environment.endpoint import Endpoint, Role
 
 GIB: Final = 1 << 30
-LMCACHE_CHUNK_TOKENS: Final = 256
-"""Tokens per chunk that LMCache moves at once (its default ``chunk_size``)."""
 ACTIVATION_GIB: Final = 4.0
 """GPU memory per rank for activations, CUDA graphs and NCCL inside vLLM's share (the planner's fit: 4 GiB)."""
 RUNTIME_GIB: Final = 1.0
@@ -58,8 +57,8 @@ def kv_bytes_per_rank(model: ModelShape, tokens: int, tensor_parallel: int, kv_d
 
 def prompt_buffer_bytes(model: ModelShape, tokens: int, tensor_parallel: int, kv_dtype: str = "auto") -> float:
     """PD buffer bytes that one prompt takes on one rank, in whole LMCache chunks. Every layer is moved in full."""
-    chunks = math.ceil(tokens / LMCACHE_CHUNK_TOKENS)
-    return chunks * LMCACHE_CHUNK_TOKENS * kv_bytes_per_token_per_rank(model, tensor_parallel, kv_dtype)
+    chunk_tokens = lmcache_chunk_tokens()
+    return math.ceil(tokens / chunk_tokens) * chunk_tokens * kv_bytes_per_token_per_rank(model, tensor_parallel, kv_dtype)
 
 
 def prompts_in_buffer(model: ModelShape, buffer_gib: float, tokens: int, tensor_parallel: int, kv_dtype: str = "auto") -> int:

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from dpd.catalog import models
 from dpd.catalog.models import ModelShape
+from dpd.catalog.serving import lmcache_chunk_tokens
 from dpd.sizing.fleet import roles_on_gpus
 from dpd.sizing.memory import (
     GIB,
-    LMCACHE_CHUNK_TOKENS,
     gpu_budget,
     kv_bytes_per_rank,
     kv_bytes_per_token,
@@ -77,9 +77,9 @@ def test_ranks_hold_all_of_the_kv_between_them(shape: ModelShape, length: int, s
 
 @given(shapes, tokens, ranks)
 def test_a_buffer_takes_whole_chunks_of_every_layer(shape: ModelShape, length: int, size: int) -> None:
-    chunk = LMCACHE_CHUNK_TOKENS * kv_bytes_per_token_per_rank(shape, size)
+    chunk = lmcache_chunk_tokens() * kv_bytes_per_token_per_rank(shape, size)
     taken = prompt_buffer_bytes(shape, length, size)
-    assert taken == pytest.approx(math.ceil(length / LMCACHE_CHUNK_TOKENS) * chunk)
+    assert taken == pytest.approx(math.ceil(length / lmcache_chunk_tokens()) * chunk)
     assert taken >= kv_bytes_per_rank(shape, length, size) * (1 - 1e-9)
 
 
