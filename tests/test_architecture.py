@@ -16,6 +16,7 @@ FLOORS = [
     {"dpd.sizing"},
     {"dpd.backends"},
     {"dpd.checks"},
+    {"dpd.planning"},
     {"dpd.gate"},
     {"charts"},
     {"stacks"},
