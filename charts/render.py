@@ -12,7 +12,7 @@ from typing import Any, Final
 import yaml
 from cdk8s import App
 
-from charts import operator
+from charts import llmd, operator
 from charts.gate import gate_readers
 from charts.manifest import Manifest, chart_of
 from charts.namespace import BUILT_IN, namespace
@@ -29,7 +29,10 @@ NAMESPACES_FOLDER: Final = "_namespaces"
 CLUSTER_FOLDER: Final = "_cluster"
 GATE_FOLDER: Final = "_gate"
 
-_BACKENDS: Final[dict[str, Callable[[Endpoint, Site], tuple[dict[str, Any], ...]]]] = {"operator": operator.objects}
+_BACKENDS: Final[dict[str, Callable[[Endpoint, Site], tuple[dict[str, Any], ...]]]] = {
+    "operator": operator.objects,
+    "llm-d": llmd.objects,
+}
 _MARK: Final = f"app.kubernetes.io/managed-by: {MANAGED_BY}".encode()
 _DUMPER: Final = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 

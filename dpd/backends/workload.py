@@ -66,10 +66,7 @@ def arguments(flags: dict[str, str]) -> list[str]:
 
 def image_reference(endpoint: Endpoint) -> str:
     """The image to pull: ``repository@digest`` when the digest is known, else ``repository:tag``."""
-    if endpoint.image is None:
-        known = default_image()
-        return f"{known.repository}:{known.tag}"
-    image = endpoint.image
+    image = endpoint.image or default_image(endpoint.backend)
     return f"{image.repository}@{image.digest}" if image.digest else f"{image.repository}:{image.tag}"
 
 
@@ -81,7 +78,7 @@ def model_path(endpoint: Endpoint) -> str:
 
 
 def derived_environment(endpoint: Endpoint, *, efa: bool) -> dict[str, str]:
-    """Environment variables that the tool owns, by name.
+    """Environment variables that the tool owns with the operator, by name.
 
     The first four are those of AWS's example. Python's string hash is part of LMCache's keys, so it must be the same
     in every process (https://github.com/LMCache/LMCache/issues/2979). libfabric may only choose EFA where the pod has
@@ -90,7 +87,7 @@ def derived_environment(endpoint: Endpoint, *, efa: bool) -> dict[str, str]:
     kv = endpoint.kv
     return {
         "HF_HOME": "/tmp/hf_home",  # noqa: S108 (a path in the container, which is thrown away with it)
-        "PD_BUFFER_SIZE": str(kv.buffer_gib * GIB),
+        **({"PD_BUFFER_SIZE": str(kv.buffer_gib * GIB)} if kv.buffer_gib else {}),
         "LMCACHE_SAVE_DECODE_CACHE": "False",
         "PYTHONHASHSEED": "0",
         **({"LMCACHE_MAX_LOCAL_CPU_SIZE": str(kv.cpu_tier_gib)} if kv.cpu_tier else {}),

@@ -1,4 +1,4 @@
-"""Serving images: which ones the operator's disaggregation works with, and what is in them."""
+"""Serving images: which ones disaggregation works with on EFA, and what is in them."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -19,6 +19,9 @@ class ServingImage:
     lmcache: str = ""
     nixl: str = ""
     why: str = ""
+    digest: str = ""
+    backend: str = "operator"
+    """Which backend it serves."""
 
 
 @cache
@@ -27,9 +30,9 @@ def images() -> tuple[ServingImage, ...]:
     return tuple(ServingImage(**row) for row in yaml_table("images"))
 
 
-def default_image() -> ServingImage:
-    """The image that AWS names for disaggregated serving."""
-    return next(image for image in images() if image.role == "default")
+def default_image(backend: str = "operator") -> ServingImage:
+    """The image that AWS, or llm-d for its own backend, names for disaggregated serving on EFA."""
+    return next(image for image in images() if image.role == "default" and image.backend == backend)
 
 
 def find(repository: str, tag: str = "") -> ServingImage | None:

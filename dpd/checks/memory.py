@@ -101,8 +101,7 @@ def _gpu(environment: Environment, _: Context) -> Iterator[Problem]:
             yield Problem(path, message, lower, value, f"at most {budget.gpu_gib:.1f} GiB")
         elif free < _TIGHT_GIB:
             yield Problem(path, f"{message}: {free:.1f} GiB are left", lower, value, f"{_TIGHT_GIB:g} GiB free", level=Level.WARNING)
-        elif not buffer and free < it.placed.endpoint.kv.buffer_gib:
-            size = it.placed.endpoint.kv.buffer_gib
+        elif not buffer and free < (size := it.placed.endpoint.kv.buffer_gib or 0):
             more = (
                 f"{message}; AWS speaks of the buffer ({size} GiB) on decoders only, but LMCache makes one on the sending side too, "
                 f"and {free:.1f} GiB are left for it"
@@ -161,10 +160,10 @@ def _kv(environment: Environment, _: Context) -> Iterator[Problem]:
 def _buffer(environment: Environment, _: Context) -> Iterator[Problem]:
     prefill = {placed.endpoint_path: placed for placed in roles(environment) if placed.name == "prefill"}
     for it in roles_on_gpus(environment):
-        if it.placed.name != "decode":
-            continue
         endpoint, decode = it.placed.endpoint, it.placed.role
         model, size = endpoint.model, endpoint.kv.buffer_gib
+        if it.placed.name != "decode" or size is None:
+            continue
         one = prompt_buffer_bytes(model.shape, model.max_model_len, decode.tensor_parallel, endpoint.kv.dtype) / GIB
         fits = prompts_in_buffer(model.shape, size, model.max_model_len, decode.tensor_parallel, endpoint.kv.dtype)
         senders = prefill[it.placed.endpoint_path]

@@ -14,7 +14,7 @@ from dpd.sizing.parallel import Connector, heads_split, kv_heads_split, pair_pro
 _DPD: Final = "https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-model-deployment-dpd.html"
 _PARALLEL: Final = "https://docs.vllm.ai/en/latest/serving/parallelism_scaling/"
 _EXPERTS: Final = "https://docs.vllm.ai/en/latest/serving/expert_parallel_deployment/"
-_CONNECTORS: Final = {"operator": Connector.LMCACHE}
+_CONNECTORS: Final = {"operator": Connector.LMCACHE, "llm-d": Connector.NIXL}
 """What carries KV under each backend."""
 _ALL2ALL_FLAG, _ALL2ALL_VARIABLE = "--all2all-backend", "VLLM_ALL2ALL_BACKEND"
 

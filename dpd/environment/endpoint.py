@@ -12,14 +12,14 @@ SharedTier = Annotated[
     Text,
     matching(
         re.compile(
-            r"none|tiered_storage|rediss?://(?!localhost:|127\.|0\.)[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?(?:\.[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?)*"
+            r"none|tiered_storage|(?:rediss?|mooncake)://(?!localhost:|127\.|0\.)[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?(?:\.[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?)*"
             r":(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
         ),
-        "must be none, tiered_storage or redis://host:port with the host that all pods share",
+        "must be none, tiered_storage, or redis://host:port or mooncake://host:port with the host that all pods share",
         "redis://cache.example.internal:6379",
     ),
 ]
-RoutingStrategy = Literal["prefix_aware", "kv_aware", "session", "round_robin"]
+RoutingStrategy = Literal["prefix_aware", "kv_aware", "session", "round_robin", "load"]
 EnvironmentVariables = dict[
     Annotated[Text, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=256)],
     Annotated[Annotated[str, Field(max_length=4096)] | SecretKey, ByShape()],
@@ -69,6 +69,15 @@ class Autoscaling(Part):
     """How long the load must be lower before a replica goes."""
 
 
+class ExpertParallel(Part):
+    """Experts of a mixture-of-experts model spread over several nodes. Every pod of a replica then takes a whole node."""
+
+    nodes: Annotated[int, Field(ge=1, le=64)]
+    """Nodes, and pods, of one replica. Its data parallel ranks are all their GPUs over `tensor_parallel`."""
+    all2all: Literal["allgather_reducescatter", "deepep_v2", "deepep_high_throughput", "deepep_low_latency"] = "allgather_reducescatter"
+    """vLLM `--all2all-backend`: how tokens travel to their experts and back."""
+
+
 class Role(Part):
     """The prefill or the decode side of an endpoint."""
 
@@ -77,13 +86,19 @@ class Role(Part):
     replicas: Annotated[int, Field(ge=1, le=6758)]
     """Pods."""
     tensor_parallel: Annotated[int, Field(ge=1, le=64)]
-    """GPUs per pod, and the vLLM tensor parallel size."""
+    """GPUs per pod, and the vLLM tensor parallel size. With `expert_parallel` the size of one data parallel rank."""
+    expert_parallel: ExpertParallel | None = None
+    """Experts over several nodes (`llm-d`). Default: each pod is a replica of its own."""
     efa_devices: Annotated[int, Field(ge=0, le=64)] | None = None
     """EFA devices per pod. Default: the share that belongs to the pod's GPUs."""
     cpus: Annotated[int, Field(ge=1, le=448)] | None = None
     """CPUs per pod. Default: the share that belongs to the pod's GPUs, less a reserve for the node."""
     memory_gib: Annotated[int, Field(ge=1, le=32768)] | None = None
     """Memory per pod. Default: the share that belongs to the pod's GPUs, less a reserve for the node."""
+    hugepages_mib: Annotated[int, Field(ge=2, le=1_048_576, multiple_of=2)] | None = None
+    """2 MiB huge pages per pod for EFA's buffers (`llm-d`); the nodes must have them. AWS's amount is 5120. Default: none."""
+    privileged: bool = False
+    """Whether the server's container is privileged (`llm-d`). EFA asks for `IPC_LOCK` only, which it always has."""
     gpu_memory_utilization: Annotated[float, Field(gt=0, lt=1)] = 0.75
     """Share of GPU memory for weights and KV cache. The decode role also holds the PD buffer, outside this share."""
     max_concurrent_sequences: Annotated[int, Field(ge=1, le=100_000)] | None = None
@@ -98,30 +113,67 @@ class Role(Part):
     """More node labels to select. The group is always selected."""
 
 
+class Gateway(Part):
+    """A Gateway in front of the endpoint's router, with a load balancer inside the VPC."""
+
+    gateway_class: Literal["istio"] = "istio"
+    """Gateway implementation, installed on the cluster when an endpoint asks for it."""
+    request_timeout_seconds: Annotated[int, Field(ge=0, le=86400)] = 0
+    """Longest request, with its whole answer; 0 is no limit."""
+    idle_timeout_seconds: Annotated[int, Field(ge=60, le=6000)] = 900
+    """How long a connection may be silent, on the load balancer as well: longer than the longest time to first token."""
+
+
 class Routing(Part):
     """Which requests go through a prefiller, and to which pod."""
 
     threshold_tokens: Annotated[int, Field(ge=0, le=100_000_000)]
     """Estimated prompt length (characters // 4) from which a request goes through a prefiller; 0 is always."""
+    threshold_counts: Literal["prompt", "non_cached"] = "prompt"
+    """What is compared with the threshold: the whole prompt, or what the chosen decoder has not cached (`llm-d`)."""
+    no_prefiller: Literal["fail", "fallback"] = "fail"
+    """What becomes of such a request while no prefiller is ready: an error, or a decoder alone (`llm-d`)."""
     strategy: RoutingStrategy
-    """How the router picks a pod."""
+    """How the router picks a pod; `load` looks at queues alone (`llm-d`)."""
     api: Literal["chat_completions", "completions"] = "chat_completions"
     """The OpenAI path that the endpoint is invoked on."""
     inference_gateway: bool = False
     """Whether the operator's Inference Gateway fronts the endpoint. It cannot front a disaggregated one."""
+    gateway: Gateway | None = None
+    """A Gateway with an InferencePool (`llm-d`). Default: a proxy beside the router, without a Gateway."""
+
+
+class DiskTier(Part):
+    """A tier on disk, behind GPU and CPU memory."""
+
+    medium: Literal["nvme", "lustre"]
+    """The node's instance store, or the Lustre file system that all nodes share."""
+    path: Annotated[Text, Field(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]*(?:/[A-Za-z0-9_-][A-Za-z0-9._-]*)*$", examples=["kv-cache"])]
+    """Directory below the root of the medium."""
+    capacity_gib: Annotated[int, Field(ge=1, le=1_000_000)]
+    """Space for KV: per pod on `nvme`, for the endpoint on `lustre`."""
 
 
 class KvCache(Part):
     """KV cache: the hand-over buffer and the tiers behind GPU memory."""
 
-    buffer_gib: Annotated[int, Field(ge=1, le=1024)]
-    """GPU memory per tensor parallel rank of a decoder in which incoming KV waits (`PD_BUFFER_SIZE`)."""
+    buffer_gib: Annotated[int, Field(ge=1, le=1024)] | None = None
+    """GPU memory per tensor parallel rank of a decoder in which incoming KV waits (`PD_BUFFER_SIZE`). The operator needs it; with
+    `llm-d` decoders pull KV straight into their cache."""
+    load_failure: Literal["fail", "recompute"] = "fail"
+    """What a decoder does when KV does not arrive (`llm-d`): fail the request, or read the prompt itself, which hides trouble."""
     cpu_tier: bool
     """Whether KV that leaves the GPU is kept in the pod's CPU memory."""
     cpu_tier_gib: Annotated[int, Field(ge=1, le=4096)] = 5
     """CPU memory per tensor parallel rank for that tier; 5 is LMCache's own default."""
     shared_tier: SharedTier = "none"
-    """A tier that all pods share: `tiered_storage` (HyperPod managed), or a `redis://host:port` in the VPC."""
+    """A tier that all pods share: `tiered_storage` (HyperPod managed), or a `redis://host:port` or `mooncake://host:port` in the VPC."""
+    tier_engine: Literal["native", "lmcache"] | None = None
+    """What moves KV between the tiers (`llm-d`): vLLM itself (the default), or LMCache. The operator's is always LMCache."""
+    disk_tier: DiskTier | None = None
+    """A tier on disk (`llm-d`). Default: none."""
+    eviction: Literal["lru", "arc", "lfu", "fifo", "mru"] | None = None
+    """Which KV leaves a full CPU tier first (`llm-d`). Default: the engine's, least recently used."""
     dtype: Literal["auto", "fp8", "fp8_e4m3", "fp8_e5m2"] = "auto"
     """KV cache data type of both roles; `auto` is the model's."""
     block_size: Literal[16, 32, 64, 128] | None = None
@@ -135,6 +187,8 @@ class Objectives(Part):
     """Time to first token, 99th percentile, in milliseconds."""
     itl_p99_ms: Positive
     """Inter-token latency, 99th percentile, in milliseconds."""
+    priority: Annotated[int, Field(ge=-1000, le=1000)] | None = None
+    """Which requests go first when all pods are busy (`llm-d`): higher before lower, below 0 may be shed. Default: 0 for all."""
 
 
 class Image(Part):
@@ -146,8 +200,8 @@ class Image(Part):
     """Tag."""
     digest: ImageDigest | None = None
     """Digest. With it the tag cannot move underneath."""
-    lmcache: Annotated[Text, Field(pattern=r"^[0-9]+\.[0-9]+\.[0-9]+$")]
-    """LMCache version in the image."""
+    lmcache: Annotated[Text, Field(pattern=r"^[0-9]+\.[0-9]+\.[0-9]+$")] | None = None
+    """LMCache version in the image, when it has one. The operator needs it."""
     vllm: Annotated[Text, Field(pattern=r"^[0-9]+\.[0-9]+\.[0-9]+$")]
     """vLLM version in the image."""
     nixl: Annotated[Text, Field(pattern=r"^[0-9]+\.[0-9]+\.[0-9]+$")]
@@ -198,12 +252,14 @@ class Endpoint(Part):
     """Name of the endpoint; objects, Services and the SageMaker resources derive theirs from it."""
     namespace: Annotated[DnsLabel, Field(examples=["inference"])]
     """Kubernetes namespace."""
-    backend: Literal["operator"]
-    """What runs the roles: `operator` is the HyperPod inference operator (`pdSpec`)."""
+    backend: Literal["operator", "llm-d"]
+    """What runs the roles: `operator` is the HyperPod inference operator (`pdSpec`), `llm-d` is vLLM with the llm-d router."""
+    workload: Literal["deployments", "disaggregated_set"] = "deployments"
+    """Kind of the pods' owner (`llm-d`): two Deployments, or one DisaggregatedSet."""
     model: Model
     """The model."""
     image: Image | None = None
-    """Serving image. Default: the one that AWS names for disaggregated serving."""
+    """Serving image. Default: the one that AWS (`operator`) or llm-d (`llm-d`) names for disaggregated serving on EFA."""
     prefill: Role
     """The role that reads prompts."""
     decode: Role
@@ -219,7 +275,7 @@ class Endpoint(Part):
     exposure: Exposure = Field(default={}, validate_default=True)
     """How clients outside the cluster reach it."""
     deploy_timeout_seconds: Annotated[int, Field(ge=60, le=86400)] | None = None
-    """How long the operator waits for the endpoint. Default: derived from the weights, at least 3600."""
+    """How long to wait for the endpoint. Default: derived from the weights, at least 3600."""
     raw: RawFields = Field(default={}, validate_default=True)
     """Fields of the InferenceEndpointConfig that this file has no word for."""
 

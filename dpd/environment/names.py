@@ -4,11 +4,16 @@ Every name that AWS or Kubernetes sees is a function of the environment file, so
 check can measure it. Names that a service limits are checked by ``dpd.checks.names`` against the limits here.
 """
 
+import hashlib
+import json
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
+from dpd.catalog.images import default_image
 from dpd.catalog.limits import longest
+from dpd.catalog.llmd import llmd
 from dpd.environment.endpoint import Endpoint
 from dpd.environment.environment import Environment
 
@@ -214,6 +219,127 @@ class EndpointNames:
             "app.kubernetes.io/part-of": self.namespace,
             "app.kubernetes.io/managed-by": MANAGED_BY,
         }
+
+
+def revision(endpoint: Endpoint) -> str:
+    """Eight hexadecimal digits of all that prefill and decode pods must agree on to exchange KV.
+
+    That is the model and its weights, the image and the versions in it, and type and layout of the KV cache. The router
+    pairs any prefiller with any decoder that it finds, so this is part of their labels and names: after a change old and
+    new pods are strangers (https://docs.vllm.ai/en/latest/features/nixl_connector_compatibility/).
+    """
+    image = endpoint.image or default_image(endpoint.backend)
+    model, shape, kv = endpoint.model, endpoint.model.shape, endpoint.kv
+    parts = {
+        "model": [shape.name, shape.dtype, shape.layers, shape.kv_heads, shape.head_dim, shape.kv_rank],
+        "weights": model.source.model_dump(exclude={"hub": {"token"}}),
+        "image": [image.repository, image.tag, image.digest, image.vllm, image.nixl, image.lmcache],
+        "kv": [kv.dtype, kv.block_size, kv.cpu_tier and kv.tier_engine],
+    }
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:8]
+
+
+@dataclass(frozen=True)
+class LlmdNames:
+    """Every name and label of one endpoint's objects with the llm-d backend.
+
+    Names of workers, router and pool carry the ``revision``, and so do the labels that select them: a new model or engine
+    gets a pool of its own. What clients know, the Service and the route, keeps its name.
+    """
+
+    endpoint: str
+    namespace: str
+    model: str
+    revision: str
+
+    @classmethod
+    def of(cls, endpoint: Endpoint) -> "LlmdNames":
+        """The names of an endpoint."""
+        return cls(endpoint.name, endpoint.namespace, label_value(endpoint.served_name), revision(endpoint))
+
+    def workload(self, role: str) -> str:
+        """Name of a role's Deployment, LeaderWorkerSet, PodDisruptionBudget and NetworkPolicy."""
+        return f"{self.endpoint}-{role}-{self.revision}"
+
+    @property
+    def prefill(self) -> str:
+        """Name of the prefill role's objects."""
+        return self.workload("prefill")
+
+    @property
+    def decode(self) -> str:
+        """Name of the decode role's objects."""
+        return self.workload("decode")
+
+    @property
+    def workload_set(self) -> str:
+        """Name of the DisaggregatedSet that holds both roles."""
+        return f"{self.endpoint}-{self.revision}"
+
+    @property
+    def picker(self) -> str:
+        """Name of the endpoint picker's objects."""
+        return self.workload("picker")
+
+    @property
+    def pool(self) -> str:
+        """Name of the InferencePool."""
+        return f"{self.endpoint}-{self.revision}"
+
+    @property
+    def tokenizer(self) -> str:
+        """Name of the objects that turn prompts into tokens for KV-aware routing."""
+        return self.workload("tokenizer")
+
+    @property
+    def service(self) -> str:
+        """Name of the Service that clients inside the cluster call, on port 80."""
+        return self.endpoint
+
+    @property
+    def host(self) -> str:
+        """In-cluster host name of that Service."""
+        return f"{self.service}.{self.namespace}.svc.cluster.local"
+
+    @property
+    def gateway(self) -> str:
+        """Name of the Gateway and of its parameters."""
+        return f"{self.endpoint}-gateway"
+
+    @property
+    def route(self) -> str:
+        """Name of the HTTPRoute."""
+        return self.endpoint
+
+    @property
+    def objective(self) -> str:
+        """Name of the InferenceObjective with the endpoint's priority."""
+        return self.endpoint
+
+    @property
+    def service_account(self) -> str:
+        """Name of the workers' ServiceAccount, which may do nothing."""
+        return f"{self.endpoint}-worker"
+
+    @cached_property
+    def pool_labels(self) -> dict[str, str]:
+        """What the router selects its workers by, of both roles."""
+        labels = llmd().labels
+        return {labels["guide"]: self.endpoint, labels["revision"]: self.revision}
+
+    def role_labels(self, role: str) -> dict[str, str]:
+        """What selects the pods of one role."""
+        return {**self.pool_labels, llmd().labels["role"]: role}
+
+    def labels(self, role: str = "") -> dict[str, str]:
+        """Labels of every object that belongs to the endpoint; of a role's pods those that select them as well."""
+        own = {**self.role_labels(role), llmd().labels["model"]: self.model, **llmd().worker_labels} if role else {}
+        return {**EndpointNames(self.endpoint, self.namespace).labels(), **own}
+
+    @property
+    def picker_labels(self) -> dict[str, str]:
+        """What selects the pods of the endpoint picker."""
+        return {"app.kubernetes.io/component": "picker", "app.kubernetes.io/name": self.endpoint, llmd().labels["revision"]: self.revision}
 
 
 def lustre_volume(environment_prefix: str, namespace: str) -> str:

@@ -8,6 +8,7 @@ from dpd.catalog.instances import Instance
 from dpd.catalog.models import ModelShape
 from dpd.catalog.serving import lmcache_chunk_tokens
 from dpd.environment.endpoint import Endpoint, Role
+from dpd.sizing.expert_parallel import weight_bytes_per_gpu
 
 GIB: Final = 1 << 30
 ACTIVATION_GIB: Final = 4.0
@@ -24,15 +25,15 @@ def kv_dtype_bytes(model: ModelShape, kv_dtype: str) -> float:
 
 
 def kv_bytes_per_token(model: ModelShape, kv_dtype: str = "auto") -> float:
-    """KV cache bytes of one token over all ranks, counting every layer.
+    """KV cache bytes of one token over all ranks, counting every layer that has a KV cache (linear attention has none).
 
     ``2 x layers x KV heads x head dimension x bytes`` (keys and values); with multi-head latent attention one
     compressed vector for each layer: ``layers x kv_rank x bytes``. Llama 3.3 70B in bf16: 327,680.
     """
-    size = kv_dtype_bytes(model, kv_dtype)
+    size, layers = kv_dtype_bytes(model, kv_dtype), model.layers - model.linear_layers
     if model.attention == "mla":
-        return model.layers * model.kv_rank * size
-    return 2 * model.layers * model.kv_heads * model.head_dim * size
+        return layers * model.kv_rank * size
+    return 2 * layers * model.kv_heads * model.head_dim * size
 
 
 def kv_bytes_per_token_per_rank(model: ModelShape, tensor_parallel: int, kv_dtype: str = "auto") -> float:
@@ -47,12 +48,14 @@ def kv_bytes_per_token_per_rank(model: ModelShape, tensor_parallel: int, kv_dtyp
     return total / min(tensor_parallel, model.kv_heads)
 
 
-def kv_bytes_per_rank(model: ModelShape, tokens: int, tensor_parallel: int, kv_dtype: str = "auto") -> float:
+def kv_bytes_per_rank(model: ModelShape, tokens: float, tensor_parallel: int, kv_dtype: str = "auto") -> float:
     """KV cache bytes of a sequence on one rank; sliding-window layers keep at most their window."""
     per_token = kv_bytes_per_token_per_rank(model, tensor_parallel, kv_dtype)
-    full = model.layers - model.window_layers
+    layers = model.layers - model.linear_layers
+    if not layers:
+        return 0.0
     windowed = min(tokens, model.window_tokens) if model.window_layers else 0
-    return per_token / model.layers * (full * tokens + model.window_layers * windowed)
+    return per_token / layers * ((layers - model.window_layers) * tokens + model.window_layers * windowed)
 
 
 def prompt_buffer_bytes(model: ModelShape, tokens: int, tensor_parallel: int, kv_dtype: str = "auto") -> float:
@@ -95,7 +98,7 @@ def gpu_budget(endpoint: Endpoint, role_name: str, role: Role, instance: Instanc
     """
     model, gpu = endpoint.model.shape, instance.gpu_memory_gib
     share = role.gpu_memory_utilization * gpu
-    weights = model.weight_bytes / role.tensor_parallel / GIB
+    weights = weight_bytes_per_gpu(model, role, instance) / GIB
     kv = max(0.0, share - weights - ACTIVATION_GIB)
     per_token = kv_bytes_per_token_per_rank(model, role.tensor_parallel, endpoint.kv.dtype)
     return GpuBudget(
@@ -104,7 +107,7 @@ def gpu_budget(endpoint: Endpoint, role_name: str, role: Role, instance: Instanc
         weights_gib=weights,
         activation_gib=ACTIVATION_GIB,
         kv_gib=kv,
-        buffer_gib=float(endpoint.kv.buffer_gib) if role_name == "decode" else 0.0,
+        buffer_gib=float(endpoint.kv.buffer_gib or 0) if role_name == "decode" else 0.0,
         runtime_gib=RUNTIME_GIB,
         kv_tokens=math.floor(kv * GIB / per_token),
         kv_bytes_per_token=per_token,
