@@ -5,9 +5,11 @@ from typing import Final
 
 from dpd.catalog import instances
 from dpd.catalog.instances import Instance
+from dpd.environment.cluster import InstanceGroup, Taint
 from dpd.environment.environment import Environment
 from dpd.environment.names import Names
 from dpd.sizing.pod import beside_tiered_storage
+from dpd.sizing.subnets import control_plane_cidrs
 
 LUSTRE_FILE_SYSTEM_ID: Final = "${LUSTRE_FILE_SYSTEM_ID}"
 LUSTRE_DNS_NAME: Final = "${LUSTRE_DNS_NAME}"
@@ -30,7 +32,8 @@ class LustreSite:
 class Site:
     """The typed values that manifests take of an environment.
 
-    ``instance_types`` maps a group's name to its ``ml.`` type. ``tags`` are those of every AWS resource.
+    ``tags`` are those of every AWS resource. ``control_plane_cidrs`` are the networks from which the Kubernetes API and the
+    health gate call pods.
     """
 
     prefix: str
@@ -38,8 +41,9 @@ class Site:
     region: str
     model_bucket: str
     model_bucket_region: str
-    instance_types: dict[str, str]
+    groups: dict[str, InstanceGroup]
     tags: dict[str, str]
+    control_plane_cidrs: tuple[str, ...]
     lustre: LustreSite | None = None
     tiered_storage_memory_percent: int | None = None
 
@@ -54,15 +58,24 @@ class Site:
             region=environment.region,
             model_bucket=names.model_bucket if isinstance(bucket, str) else bucket.existing,
             model_bucket_region=environment.region if isinstance(bucket, str) else bucket.region,
-            instance_types={name: group.instance_type for name, group in environment.cluster.groups.items()},
+            groups=environment.cluster.groups,
             tags={**environment.tags, "app": environment.app, "environment": environment.name},
+            control_plane_cidrs=control_plane_cidrs(environment.network),
             lustre=_lustre(environment),
             tiered_storage_memory_percent=environment.cluster.tiered_storage_memory_percent,
         )
 
+    def nodes(self, *groups: str) -> int:
+        """Nodes of some groups together."""
+        return sum(self.groups[name].count for name in set(groups) & self.groups.keys())
+
+    def taints(self, group: str) -> tuple[Taint, ...]:
+        """What keeps pods off a group's nodes unless they tolerate it."""
+        return self.groups[group].taints if group in self.groups else ()
+
     def instance(self, group: str) -> Instance | None:
         """The nodes of a group as pods find them; ``None`` for a group or a type that is not known (the checks say so)."""
-        known = instances.find(self.instance_types.get(group, ""))
+        known = instances.find(self.groups[group].instance_type) if group in self.groups else None
         return known and beside_tiered_storage(known, self.tiered_storage_memory_percent)
 
 

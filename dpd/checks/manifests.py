@@ -168,7 +168,7 @@ def _plain(endpoint: Endpoint) -> Endpoint:
 
 def instance_groups(site: Site) -> dict[str, Instance]:
     """Facts of the nodes of every group whose type is known."""
-    return {group: instance for group in site.instance_types if (instance := site.instance(group))}
+    return {group: instance for group in site.groups if (instance := site.instance(group))}
 
 
 def run_manifests(manifests: Sequence[Object], groups: Groups) -> list[Finding]:

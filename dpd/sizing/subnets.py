@@ -60,3 +60,16 @@ def subnet_plan(network: Network) -> SubnetPlan:
         control_plane=tuple(map(PlannedSubnet, zones, control_plane)),
         secondary_cidr="" if gpu.subnet_of(vpc) else str(gpu),
     )
+
+
+def control_plane_cidrs(network: Network) -> tuple[str, ...]:
+    """Networks of the control-plane subnets, where the Kubernetes API and the Lambda functions have their addresses.
+
+    Empty for a network that is incomplete or too small, which the checks report.
+    """
+    if network.existing:
+        return tuple(subnet.cidr for subnet in network.existing.control_plane_subnets)
+    try:
+        return tuple(subnet.cidr for subnet in subnet_plan(network).control_plane)
+    except ValueError:
+        return ()
