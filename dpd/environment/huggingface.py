@@ -64,8 +64,9 @@ def shape_of_config(config: dict[str, Any], *, name: str) -> ModelShape:
     dtype, dtype_bytes = _dtype(text)
     kv_rank = _whole(text, "kv_lora_rank", default=0, least=0)
     weight_dtype_bytes = _weight_dtype_bytes(text, dtype_bytes)
-    parameters = _parameters(text, layers=layers, heads=heads, kv_heads=kv_heads, head_dim=head_dim, hidden=hidden, kv_rank=kv_rank)
+    parameters, active = _parameters(text, layers=layers, heads=heads, kv_heads=kv_heads, head_dim=head_dim, hidden=hidden, kv_rank=kv_rank)
     window_layers, window_tokens = _windows(text, layers)
+    experts = _experts(text)
     return ModelShape(
         name=name,
         layers=layers,
@@ -84,7 +85,10 @@ def shape_of_config(config: dict[str, Any], *, name: str) -> ModelShape:
         kv_rank=kv_rank + _rope_dim(text) if kv_rank else 0,
         window_layers=window_layers,
         window_tokens=window_tokens,
-        experts=_experts(text),
+        linear_layers=_linear_layers(text, layers),
+        experts=experts,
+        experts_per_token=_experts_per_token(text) if experts else 0,
+        active_parameters=active if experts else 0.0,
         sources=("hf-config",),
     )
 
@@ -117,6 +121,11 @@ def _experts(config: dict[str, Any]) -> int:
     return next((found for key in keys if (found := _whole(config, key, default=0, least=0))), 0)
 
 
+def _experts_per_token(config: dict[str, Any]) -> int:
+    keys = ("num_experts_per_tok", "experts_per_token", "moe_topk", "top_k_experts")
+    return next((found for key in keys if (found := _whole(config, key, default=0, least=0))), 1)
+
+
 def _weight_dtype_bytes(config: dict[str, Any], dtype_bytes: float) -> float:
     quantization = config.get("quantization_config")
     if not isinstance(quantization, dict):
@@ -143,8 +152,22 @@ def _windows(config: dict[str, Any], layers: int) -> tuple[int, int]:
     return min(layers, sum(kind == "sliding_attention" for kind in kinds)), window
 
 
-def _parameters(config: dict[str, Any], *, layers: int, heads: int, kv_heads: int, head_dim: int, hidden: int, kv_rank: int) -> float:
-    """Count parameters of attention, feed-forward (dense or expert) and embeddings; norms and biases are left out (< 0.1 %)."""
+def _linear_layers(config: dict[str, Any], layers: int) -> int:
+    """Layers of linear attention, named one by one or as all but every n-th (Qwen3-Next)."""
+    kinds = config.get("layer_types")
+    if isinstance(kinds, list):
+        return min(layers, int(sum(kind == "linear_attention" for kind in kinds)))
+    every = _whole(config, "full_attention_interval", default=0, least=0)
+    return layers - layers // every if every > 1 else 0
+
+
+def _parameters(
+    config: dict[str, Any], *, layers: int, heads: int, kv_heads: int, head_dim: int, hidden: int, kv_rank: int
+) -> tuple[float, float]:
+    """Count parameters of attention, feed-forward (dense or expert) and embeddings: all, and those that one token meets.
+
+    Norms and biases are left out (< 0.1 %); linear attention is counted as if it were full.
+    """
     if kv_rank:
         nope, rope = _whole(config, "qk_nope_head_dim", default=128), _rope_dim(config)
         value_dim, query_rank = _whole(config, "v_head_dim", default=128), _whole(config, "q_lora_rank", default=0, least=0)
@@ -154,15 +177,18 @@ def _parameters(config: dict[str, Any], *, layers: int, heads: int, kv_heads: in
         attention = hidden * head_dim * (2 * heads + 2 * kv_heads)
     inner = _whole(config, "intermediate_size", default=4 * hidden)
     dense = 3 * hidden * inner
-    feed_forward = layers * dense
+    feed_forward = active = layers * dense
     if experts := _experts(config):
         expert_inner = _whole(config, "moe_intermediate_size", default=inner)
         shared = _whole(config, "n_shared_experts", default=0, least=0)
-        moe = 3 * hidden * expert_inner * (experts + shared) + hidden * experts
         dense_layers = min(layers, _whole(config, "first_k_dense_replace", default=0, least=0))
-        feed_forward = dense_layers * dense + (layers - dense_layers) * moe
+        feed_forward, active = (
+            dense_layers * dense + (layers - dense_layers) * (3 * hidden * expert_inner * (each + shared) + hidden * experts)
+            for each in (experts, min(experts, _experts_per_token(config)))
+        )
     embeddings = _whole(config, "vocab_size") * hidden * (1 if config.get("tie_word_embeddings") is True else 2)
-    total = float(layers * attention + feed_forward + embeddings)
+    beside = layers * attention + embeddings
+    total = float(beside + feed_forward)
     if total > _MOST_PARAMETERS:
         raise ValueError(f"the model's config describes {total:.1e} parameters; no model has more than {_MOST_PARAMETERS:.0e}")
-    return total
+    return total, float(beside + active)
