@@ -15,14 +15,16 @@ from dpd.finding import Finding
 ROOT: Final = Path(__file__).parent.parent
 EXAMPLE: Final = ROOT / "docs" / "example.yaml"
 """A copy of the dev environment as it is shipped: ``environments/`` belongs to the user, whose changes must break no test."""
+LLMD_EXAMPLE: Final = ROOT / "docs" / "example-llm-d.yaml"
+"""The same model with the llm-d backend."""
 TODAY: Final = date(2026, 11, 29)
 REMOVE: Final = object()
 """As a new value: take the field away."""
 
 
-def base() -> dict[str, Any]:
-    """The content of the shipped dev environment, free to edit."""
-    content = yaml.safe_load(EXAMPLE.read_text(encoding="utf-8"))
+def base(example: Path = EXAMPLE) -> dict[str, Any]:
+    """The content of the shipped dev environment, or of another example, free to edit."""
+    content = yaml.safe_load(example.read_text(encoding="utf-8"))
     assert isinstance(content, dict)
     return content
 
@@ -46,12 +48,12 @@ def edited(changes: dict[str, Any], content: dict[str, Any] | None = None) -> di
     return result
 
 
-def environment(changes: dict[str, Any] | None = None, *, name: str = "dev") -> Environment:
-    """The dev environment, typed, with some fields changed. Raises when the result is not a legal file."""
-    return Environment.model_validate(edited(changes or {}), context={"folder": EXAMPLE.parent}).named(name)
+def environment(changes: dict[str, Any] | None = None, *, name: str = "dev", example: Path = EXAMPLE) -> Environment:
+    """The dev environment, or another example, typed, with some fields changed. Raises when the result is not a legal file."""
+    return Environment.model_validate(edited(changes or {}, base(example)), context={"folder": EXAMPLE.parent}).named(name)
 
 
-def findings(changes: dict[str, Any] | None = None, *, id: str = "", today: date = TODAY) -> list[Finding]:
-    """What the checks say of an edited dev environment; only findings with ``id`` when one is given."""
-    found = run(environment(changes), Context(today=today))
+def findings(changes: dict[str, Any] | None = None, *, id: str = "", today: date = TODAY, example: Path = EXAMPLE) -> list[Finding]:
+    """What the checks say of an edited dev environment or other example; only findings with ``id`` when one is given."""
+    found = run(environment(changes, example=example), Context(today=today))
     return [finding for finding in found if not id or finding.id == id]
