@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
+PLANNER_STAMP := $(VENV)/.planner
 # Tests wait for servers, Node and CDK about half of the time, so there are two for each core.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1))')
 # Synthesis never calls AWS: no instance metadata, no look-ups, no notices.
@@ -11,7 +12,9 @@ export AWS_EC2_METADATA_DISABLED := true
 export CDK_DISABLE_CLI_TELEMETRY := true
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup synth test lint types unit docs bench lock clean
+COMPILE := uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
+
+.PHONY: help setup planner synth test lint types unit docs bench lock clean
 
 help:  ## What can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /\1\t/' | expand -t 10
@@ -27,32 +30,39 @@ $(STAMP): requirements.lock package-lock.json pyproject.toml
 	ln -sf ../../node_modules/.bin/cdk $(BIN)/cdk
 	@touch $(STAMP)
 
+planner: $(PLANNER_STAMP)  ## Add the simulator and the pictures of dpd plan (1 GB; the simulator on Linux only)
+
+$(PLANNER_STAMP): $(STAMP) requirements-planner.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-planner.lock
+	@touch $(PLANNER_STAMP)
+
 synth: setup  ## Check and synthesize every environment; warnings of the CDK are errors
 	cdk synth --strict --quiet --no-notices
 	@echo "Templates: cdk.out/   Manifests: cdk.out/manifests/<environment>/<endpoint>/"
 
 # Types are checked beside the tests: each alone leaves a core idle part of the time.
-test: setup lint  ## Everything that CI runs
+test: planner lint  ## Everything that CI runs
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target types unit
 
 lint: setup
 	ruff check .
 	ruff format --check .
 
-types: setup
+types: planner
 	mypy
 
-unit: setup
+unit: planner
 	pytest -n $(WORKERS) --dist loadscope
 
 docs: setup  ## Write the generated parts of the docs again
 	python -m commands.docs
 
-bench: setup  ## Measure speed and memory beside their yardsticks
+bench: planner  ## Measure speed and memory beside their yardsticks
 	python -m bench
 
 lock:  ## Resolve the lock files again (needs uv)
-	uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header -o requirements.lock
+	$(COMPILE) --extra doctor --extra deploy --extra test -o requirements.lock
+	$(COMPILE) --extra pages --extra sim -c requirements.lock -o requirements-planner.lock
 	npm install --package-lock-only --silent
 
 clean:  ## Remove what was made
