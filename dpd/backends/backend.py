@@ -122,7 +122,7 @@ def _operator() -> Backend:
             strategies=frozenset(facts.routing_strategies),
             threshold_counts=frozenset({"prompt"}),
             no_prefiller=frozenset({"fail"}),
-            load_failure=frozenset({"fail"}),
+            load_failure=frozenset({"recompute"}),
             tier_engines=frozenset({"lmcache"}),
             shared_tiers=frozenset({"none", "tiered_storage", "redis", "rediss"}),
             workloads=frozenset({"deployments"}),

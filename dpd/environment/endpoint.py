@@ -161,7 +161,8 @@ class KvCache(Part):
     """GPU memory per tensor parallel rank of a decoder in which incoming KV waits (`PD_BUFFER_SIZE`). The operator needs it; with
     `llm-d` decoders pull KV straight into their cache."""
     load_failure: Literal["fail", "recompute"] = "fail"
-    """What a decoder does when KV does not arrive (`llm-d`): fail the request, or read the prompt itself, which hides trouble."""
+    """What a decoder does when KV does not arrive: fail the request, or read the prompt itself, which hides trouble. The operator's
+    decoders always do the latter."""
     cpu_tier: bool
     """Whether KV that leaves the GPU is kept in the pod's CPU memory."""
     cpu_tier_gib: Annotated[int, Field(ge=1, le=4096)] = 5
