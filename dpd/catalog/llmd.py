@@ -42,7 +42,13 @@ class Llmd:
     worker_labels: dict[str, str]
     containers: dict[str, str]
     sources: list[str]
+    owned_variables: dict[str, str]
+    """Environment variables of the workers that this tool sets, by their beginnings, with the reason."""
     more: dict[str, Any] = field(default_factory=dict)
+
+    def owner_reason(self, variable: str) -> str:
+        """Why a user must not set an environment variable; empty when they may."""
+        return next((reason for begin, reason in self.owned_variables.items() if variable.startswith(begin)), "")
 
 
 @cache
@@ -52,6 +58,6 @@ def llmd() -> Llmd:
     return Llmd(
         versions={name: Version(**row) for name, row in table.pop("versions").items()},
         images={name: RouterImage(**row) for name, row in table.pop("images").items()},
-        **{key: table.pop(key) for key in ("ports", "labels", "worker_labels", "containers", "sources")},
+        **{key: table.pop(key) for key in ("ports", "labels", "worker_labels", "containers", "sources", "owned_variables")},
         more=table,
     )

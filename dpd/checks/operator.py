@@ -30,10 +30,11 @@ def _endpoints(environment: Environment) -> Iterator[tuple[str, Endpoint]]:
 
 
 def _scaled(environment: Environment) -> Iterator[tuple[str, str, Role, Autoscaling]]:
-    for path, endpoint in _endpoints(environment):
+    """Every role that scales, of any backend: KEDA does it for all."""
+    for index, endpoint in enumerate(environment.endpoints):
         for name, role in endpoint.roles:
             if role.autoscaling is not None:
-                yield f"{path}.{name}", name, role, role.autoscaling
+                yield f"endpoints[{index}].{name}", name, role, role.autoscaling
 
 
 def _number(version: str) -> tuple[int, ...]:
@@ -72,6 +73,8 @@ def kv_aware_versions(environment: Environment, _: Context) -> Iterator[Problem]
         if endpoint.routing.strategy != "kv_aware":
             continue
         chosen = endpoint.image or default
+        if chosen.lmcache is None:
+            continue  # said by BCK007
         new = all(_number(getattr(chosen, part)) >= _number(floor[part]) for part in floor)
         old = all(getattr(chosen, part) == pair[part] for part in pair)
         if not new and not old:
@@ -121,7 +124,7 @@ def gateway(environment: Environment, _: Context) -> Iterator[Problem]:
 def decoders(environment: Environment, _: Context) -> Iterator[Problem]:
     """Warn of several decoders, now or after scaling."""
     for path, endpoint in _endpoints(environment):
-        most = backend(endpoint.backend).capabilities.decode_replicas
+        most = backend(endpoint.backend).capabilities.decode_replicas or endpoint.decode.replicas
         scaled = endpoint.decode.autoscaling
         for place, count in (
             (f"{path}.decode.replicas", endpoint.decode.replicas),

@@ -8,6 +8,7 @@ from dpd.backends.arguments import Argument, Arguments, parse
 from dpd.backends.site import Site
 from dpd.backends.workload import derived_environment
 from dpd.catalog import images, runtime_versions, vllm_flags
+from dpd.catalog.llmd import llmd
 from dpd.checks.registry import Context, Problem, check
 from dpd.checks.variables import all_faults
 from dpd.environment.endpoint import Endpoint, Role
@@ -17,6 +18,8 @@ from dpd.sizing.pod import pod_shape
 
 _VLLM: Final = "https://docs.vllm.ai/en/latest/cli/serve/"
 _DPD: Final = "https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-model-deployment-dpd.html"
+_MAKER: Final = {"operator": "AWS", "llm-d": "llm-d"}
+"""Who says which images a backend works with."""
 _EFA: Final = "https://docs.aws.amazon.com/eks/latest/userguide/node-efa.html"
 
 
@@ -40,7 +43,7 @@ def _arguments(environment: Environment) -> Iterator[tuple[str, Endpoint, Role, 
 
 
 def _vllm_version(endpoint: Endpoint) -> str:
-    return endpoint.image.vllm if endpoint.image else images.default_image().vllm
+    return (endpoint.image or images.default_image(endpoint.backend)).vllm
 
 
 @check(
@@ -86,13 +89,13 @@ def managed(environment: Environment, _: Context) -> Iterator[Problem]:
 
 @check(
     "RUN003", "Extra arguments do not undo the hand-over",
-    why="The operator wires connector, proxy and probes. A flag that replaces one of them leaves an endpoint that answers "
+    why="Connector, proxy and probes are wired for each role. A flag that replaces one of them leaves an endpoint that answers "
     "health checks and recomputes or refuses every prompt.",
     link=_DPD,
     seen_in=("https://github.com/LMCache/LMCache/issues/2511",),
 )  # fmt: skip
 def refused(environment: Environment, _: Context) -> Iterator[Problem]:
-    """Refuse flags that the operator owns, and flags or values with which nothing useful is served."""
+    """Refuse flags that belong to the hand-over, and flags or values with which nothing useful is served."""
     reasons, values = vllm_flags.reasons("refused"), vllm_flags.refused_values()
     for path, _endpoint, _role, argument in _arguments(environment):
         chosen = next((value for value in argument.values if value in values.get(argument.base, {})), None)
@@ -175,13 +178,13 @@ def same_cache(environment: Environment, _: Context) -> Iterator[Problem]:
 def owned_variables(environment: Environment, _: Context) -> Iterator[Problem]:
     """Refuse other values than the derived ones."""
     for path, endpoint in _endpoints(environment):
-        derived = derived_environment(endpoint, efa=True)
+        derived = derived_environment(endpoint, efa=True) if endpoint.backend == "operator" else {}
         for name, value in endpoint.environment.items():
-            reason = runtime_versions.owner_reason(name)
+            reason = runtime_versions.owner_reason(name) if endpoint.backend == "operator" else llmd().owner_reason(name)
             if reason and value != derived.get(name):
                 yield Problem(
                     path=f"{path}.environment.{name}",
-                    message=f"is set by this tool or the operator: {reason}",
+                    message=f"is set by this tool{' or the operator' if endpoint.backend == 'operator' else ''}: {reason}",
                     value=value if isinstance(value, str) else f"key {value.key} of Secret {value.secret}",
                     limit=derived.get(name, ""),
                     fix="remove it",
@@ -220,7 +223,9 @@ def network_variables(environment: Environment, _: Context) -> Iterator[Problem]
 
 
 def _requests_huge_pages(endpoint: Endpoint) -> bool:
-    """Whether the raw escape requests huge pages for both roles; this file has no other way to."""
+    """Whether both roles request huge pages, by their own word or by the raw escape."""
+    if all(role.hugepages_mib for _name, role in endpoint.roles):
+        return True
     resource = str(runtime_versions.huge_pages()["resource"])
     pd_spec = endpoint.raw.spec.get("pdSpec")
     roles = [pd_spec.get(name) for name in ("prefillSpec", "decodingSpec")] if isinstance(pd_spec, dict) else [None]
@@ -228,17 +233,17 @@ def _requests_huge_pages(endpoint: Endpoint) -> bool:
 
 
 @check(
-    "RUN009", "The image carries vLLM, LMCache and NIXL",
-    why="The hand-over needs all three and the EFA provider of libfabric in the image. Without one of them both roles "
-    "start, and each works alone.",
+    "RUN009", "The image carries what the hand-over needs",
+    why="The hand-over needs vLLM, NIXL and the EFA provider of libfabric in the image, and with the operator LMCache. Without one of "
+    "them both roles start, and each works alone.",
     link=_DPD,
 )  # fmt: skip
 def image(environment: Environment, _: Context) -> Iterator[Problem]:
-    """Refuse images that are known to lack a part; warn of ones that AWS does not name."""
-    default = images.default_image()
+    """Refuse images that are known to lack a part; warn of ones that nobody names for the backend."""
     for path, endpoint in _endpoints(environment):
         if endpoint.image is None:
             continue
+        default = images.default_image(endpoint.backend)
         known = images.find(endpoint.image.repository, endpoint.image.tag)
         if known is not None and known.role == "unusable":
             yield Problem(
@@ -250,7 +255,8 @@ def image(environment: Environment, _: Context) -> Iterator[Problem]:
         elif known is None and not endpoint.image.repository.endswith(f"/{default.repository.rpartition('/')[2]}"):
             yield Problem(
                 path=f"{path}.image.repository",
-                message="is not an image that AWS names for disaggregation; nobody has stated that the roles can hand over in it",
+                message=f"is not an image that {_MAKER[endpoint.backend]} names for disaggregation; nobody has stated that the roles can "
+                "hand over in it",
                 value=f"{endpoint.image.repository}:{endpoint.image.tag}",
                 fix=f"use {default.repository}:{default.tag}, or prove yours with the smoke test",
                 level=Level.WARNING,
@@ -265,16 +271,16 @@ def image(environment: Environment, _: Context) -> Iterator[Problem]:
 )  # fmt: skip
 def versions(environment: Environment, _: Context) -> Iterator[Problem]:
     """Refuse stated versions that a known image contradicts; warn of mixes that are known to fail or not documented."""
-    documented = runtime_versions.documented()
     for path, endpoint in _endpoints(environment):
         if endpoint.image is None:
             continue
-        stated = {part: str(getattr(endpoint.image, part)) for part in ("vllm", "lmcache", "nixl")}
+        documented = images.default_image(endpoint.backend)
+        stated = {part: version for part in ("vllm", "lmcache", "nixl") if (version := getattr(endpoint.image, part))}
         said = ", ".join(f"{part} {version}" for part, version in stated.items())
         known = images.find(endpoint.image.repository, endpoint.image.tag)
         if known is not None and known.role != "unusable":
             for part, version in stated.items():
-                if version != getattr(known, part):
+                if getattr(known, part) not in ("", version):
                     yield Problem(
                         path=f"{path}.image.{part}",
                         message=f"the image carries another {part}",
@@ -288,14 +294,14 @@ def versions(environment: Environment, _: Context) -> Iterator[Problem]:
                 path=f"{path}.image",
                 message=f"with these versions {failing['symptom']} ({failing['link']})",
                 value=said,
-                fix=f"use vllm {documented['vllm']}, lmcache {documented['lmcache']}, nixl {documented['nixl']}",
+                fix=f"use {', '.join(f'{part} {getattr(documented, part)}' for part in stated)}",
             )
-        elif known is None and any(version != documented[part] for part, version in stated.items()):
+        elif known is None and any(version != getattr(documented, part) for part, version in stated.items()):
             yield Problem(
                 path=f"{path}.image",
-                message="is a mix that AWS does not document",
+                message=f"is a mix that {_MAKER[endpoint.backend]} does not document",
                 value=said,
-                limit=", ".join(f"{part} {documented[part]}" for part in stated),
+                limit=", ".join(f"{part} {getattr(documented, part)}" for part in stated),
                 fix="prove the hand-over with the smoke test before you rely on it",
                 level=Level.WARNING,
             )
@@ -313,12 +319,11 @@ def _matches(mix: dict[str, str], stated: dict[str, str]) -> bool:
 )  # fmt: skip
 def pinned(environment: Environment, _: Context) -> Iterator[Problem]:
     """Say how to pin; warn of tags that are made to move."""
-    default = images.default_image()
     for path, endpoint in _endpoints(environment):
-        if endpoint.image is not None and endpoint.image.digest:
+        image = endpoint.image or images.default_image(endpoint.backend)
+        if image.digest:
             continue
-        tag = endpoint.image.tag if endpoint.image else default.tag
-        repository = endpoint.image.repository if endpoint.image else default.repository
+        tag, repository = image.tag, image.repository
         moving = tag in {"latest", "nightly", "main", "edge", "stable"}
         yield Problem(
             path=f"{path}.image",
