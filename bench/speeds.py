@@ -29,7 +29,7 @@ MODELS: Final = {
     "Qwen/Qwen3-8B": {}, "Qwen/Qwen3-32B": {},
     "meta-llama/Meta-Llama-3.1-8B fp8": {"gemm_dtype": "fp8"}, "meta-llama/Meta-Llama-3.1-70B fp8": {"gemm_dtype": "fp8"},
     "Qwen/Qwen3-32B fp8": {"gemm_dtype": "fp8"},
-    "openai/gpt-oss-120b": {}, "openai/gpt-oss-20b": {}, "Qwen/Qwen3-235B-A22B": {}, "Qwen/Qwen3-30B-A3B": {},
+    "openai/gpt-oss-120b": {}, "Qwen/Qwen3-235B-A22B": {}, "Qwen/Qwen3-30B-A3B": {},
     "deepseek-ai/DeepSeek-V3": {}, "deepseek-ai/DeepSeek-R1": {},
 }  # fmt: skip
 TENSOR_PARALLEL: Final = (1, 2, 4, 8)

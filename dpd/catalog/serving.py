@@ -50,6 +50,16 @@ def kv_share_of_line_rate() -> float:
     return float(yaml_table("serving")["kv_transfer"]["share_of_line_rate"])
 
 
+def kv_link_efficiency() -> float:
+    """Share of the line rate that one hand-over reaches, until it is measured."""
+    return float(yaml_table("serving")["kv_link"]["efficiency"])
+
+
+def kv_link_fixed_seconds() -> float:
+    """What a transfer takes besides its bytes."""
+    return float(yaml_table("serving")["kv_link"]["fixed_seconds"])
+
+
 @dataclass(frozen=True, slots=True)
 class Worth:
     """The load from which AWS finds disaggregation worth its nodes."""
