@@ -33,7 +33,7 @@ def switches() -> dict[str, dict[str, Any]]:
 
 
 def huge_pages() -> dict[str, Any]:
-    """``variable``, ``resource`` and ``amount`` of EFA's huge pages."""
+    """``variable``, ``resource`` and ``amount`` of EFA's huge pages, and ``node_mib``: what a node with EFA sets aside."""
     return cast("dict[str, Any]", yaml_table("runtime_versions")["huge_pages"])
 
 

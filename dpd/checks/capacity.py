@@ -9,10 +9,13 @@ from dpd.checks.registry import Context, Problem, check
 from dpd.environment.cluster import InstanceGroup
 from dpd.environment.environment import Environment
 from dpd.finding import Level
+from dpd.sizing.expert_parallel import local_ranks, pod_gpus, pods_per_replica, weight_bytes_per_gpu
 from dpd.sizing.fleet import RoleOnGpus, group_path, groups, roles, roles_on_gpus
 from dpd.sizing.memory import GIB
 from dpd.sizing.packing import NODE_AGENT_PODS, PodKind, exceeding, node_room, pack, total
+from dpd.sizing.placement import apart, carries_system_pods, closed
 from dpd.sizing.pod import efa_share, host_memory_floor_gib, pod_shape
+from dpd.sizing.tiers import cpu_tier
 
 _DPD: Final = "https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-model-deployment-dpd.html"
 _INSTALL: Final = "https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-model-deployment-ts-console-cfn-failures.html"
@@ -29,15 +32,15 @@ Pods = Callable[[RoleOnGpus], int]
 
 
 def _replicas(it: RoleOnGpus) -> int:
-    return it.placed.role.replicas
+    return it.placed.role.replicas * pods_per_replica(it.placed.role)
 
 
 def _most(it: RoleOnGpus) -> int:
-    return it.placed.most_replicas
+    return it.placed.most_replicas * pods_per_replica(it.placed.role)
 
 
 def _with_surge(it: RoleOnGpus) -> int:
-    return it.placed.role.replicas + it.placed.role.max_surge
+    return (it.placed.role.replicas + it.placed.role.max_surge) * pods_per_replica(it.placed.role)
 
 
 def _serving(environment: Environment) -> dict[str, list[RoleOnGpus]]:
@@ -54,7 +57,7 @@ def _kinds(members: list[RoleOnGpus], pods: Pods) -> list[PodKind]:
 
 def _gpu_sum(members: list[RoleOnGpus], pods: Pods) -> tuple[int, str]:
     """GPUs that the roles of a group take, and the sum as text."""
-    parts = [(it.placed.label, pods(it), it.placed.role.tensor_parallel) for it in members]
+    parts = [(it.placed.label, pods(it), pod_gpus(it.placed.role, it.instance)) for it in members]
     needed = sum(count * each for _, count, each in parts)
     return needed, f"{' + '.join(f'{label} {count} x {each}' for label, count, each in parts)} = {needed:,} GPUs"
 
@@ -87,12 +90,12 @@ def _enough_gpus(environment: Environment, _: Context) -> Iterator[Problem]:
 
 @check(
     "CAP002", "One pod fits one node",
-    why="A role's pod runs on one node. A pod larger than a node, in GPUs, EFA devices, CPUs or memory, is never scheduled.",
+    why="A role's pod runs on one node. A pod larger than a node, in GPUs, EFA devices, CPUs, memory or huge pages, is never scheduled.",
     link=_DPD,
     seen_in=("https://github.com/llm-d/llm-d/pull/1101",),
 )  # fmt: skip
 def _pod_fits(environment: Environment, _: Context) -> Iterator[Problem]:
-    fields = {"GPUs": "tensor_parallel", "EFA": "efa_devices", "CPUs": "cpus", "GiB": "memory_gib"}
+    fields = {"GPUs": "tensor_parallel", "EFA": "efa_devices", "CPUs": "cpus", "GiB": "memory_gib", "MiB": "hugepages_mib"}
     for it in roles_on_gpus(environment):
         for excess in _too_large(it):
             field = fields.get(excess.split()[1], "group")
@@ -126,7 +129,8 @@ def _pods_pack(environment: Environment, _: Context) -> Iterator[Problem]:
 
 def _shape(kind: PodKind) -> str:
     shape = kind.shape
-    return f"{shape.gpus} GPUs, {shape.efa_devices} EFA, {shape.cpus} CPUs, {shape.memory_gib} GiB"
+    pages = f", {shape.hugepages_mib} MiB of huge pages" if shape.hugepages_mib else ""
+    return f"{shape.gpus} GPUs, {shape.efa_devices} EFA, {shape.cpus} CPUs, {shape.memory_gib} GiB{pages}"
 
 
 @check(
@@ -139,10 +143,11 @@ def _shape(kind: PodKind) -> str:
 def _efa(environment: Environment, _: Context) -> Iterator[Problem]:
     for it in roles_on_gpus(environment):
         role, instance = it.placed.role, it.instance
-        if not instance.efa or role.tensor_parallel > instance.gpus:
+        gpus = pod_gpus(role, instance)
+        if not instance.efa or gpus > instance.gpus:
             continue
-        share, asked = efa_share(instance, role.tensor_parallel), pod_shape(role, instance).efa_devices
-        sum_text = f"{instance.efa} EFA devices x {role.tensor_parallel} of {instance.gpus} GPUs = {share}"
+        share, asked = efa_share(instance, gpus), pod_shape(role, instance).efa_devices
+        sum_text = f"{instance.efa} EFA devices x {gpus} of {instance.gpus} GPUs = {share}"
         path, limit = f"{it.placed.path}.efa_devices", str(share)
         if asked == 0:
             fix = (
@@ -207,14 +212,6 @@ def _ceiling(environment: Environment, _: Context) -> Iterator[Problem]:
             yield Problem(path, message, fix, _most(scaled), f"{group.count} nodes", level=Level.WARNING)
 
 
-def _closed(group: InstanceGroup) -> bool:
-    return any(taint.effect != "PreferNoSchedule" for taint in group.taints)
-
-
-def _carries_system_pods(group: InstanceGroup, instance: Instance) -> bool:
-    return not instance.gpus and instance.architecture == "amd64" and group.count > 0 and not _closed(group)
-
-
 def _small(instance: Instance) -> bool:
     least = instances.find(serving.smallest_system_type())
     return least is not None and (instance.vcpus < least.vcpus or instance.memory_gib < least.memory_gib)
@@ -227,7 +224,7 @@ def _small(instance: Instance) -> bool:
     link=_INSTALL, seen_in=(_SYSTEM_REPORT, "https://github.com/awslabs/ml-container-creator/pull/297"),
 )  # fmt: skip
 def _system_group(environment: Environment, _: Context) -> Iterator[Problem]:
-    able = [(name, group, it) for name, group, it in groups(environment) if _carries_system_pods(group, it)]
+    able = [(name, group, it) for name, group, it in groups(environment) if carries_system_pods(group, it)]
     least = serving.smallest_system_type()
     if not able:
         reasons = "; ".join(f"{name}: {_unable(group, it)}" for name, group, it in groups(environment))
@@ -263,12 +260,12 @@ def _unable(group: InstanceGroup, instance: Instance) -> str:
     link=_INSTALL, seen_in=(_SYSTEM_REPORT,),
 )  # fmt: skip
 def _system_slots(environment: Environment, _: Context) -> Iterator[Problem]:
-    able = [name for name, group, it in groups(environment) if _carries_system_pods(group, it)]
-    carriers = [(name, group, it) for name, group, it in groups(environment) if group.count and not _closed(group) and it.pod_slots]
+    able = [name for name, group, it in groups(environment) if carries_system_pods(group, it)]
+    carriers = [(name, group, it) for name, group, it in groups(environment) if group.count and not closed(group) and it.pod_slots]
     if not able:
         return  # said by CAP007
     on_carriers = {name for name, _group, _it in carriers}
-    workers = sum(placed.role.replicas for placed in roles(environment) if placed.role.group in on_carriers)
+    workers = sum(placed.role.replicas * pods_per_replica(placed.role) for placed in roles(environment) if placed.role.group in on_carriers)
     nodes, routers = sum(group.count for _name, group, _it in carriers), len(environment.endpoints)
     need = serving.operator_pod_slots() + _CLUSTER_PODS + routers + workers + NODE_AGENT_PODS * nodes
     have = sum(group.count * (it.pod_slots or 0) for _name, group, it in carriers)
@@ -292,14 +289,16 @@ def _system_slots(environment: Environment, _: Context) -> Iterator[Problem]:
 )  # fmt: skip
 def _host_memory(environment: Environment, _: Context) -> Iterator[Problem]:
     for it in roles_on_gpus(environment):
-        role, kv = it.placed.role, it.placed.endpoint.kv
-        weight_gib = it.placed.endpoint.model.shape.weight_bytes / GIB
-        floor, asked = host_memory_floor_gib(role, kv, weight_gib=weight_gib), pod_shape(role, it.instance).memory_gib
+        endpoint, role, gpus = it.placed.endpoint, it.placed.role, pod_gpus(it.placed.role, it.instance)
+        weights = weight_bytes_per_gpu(endpoint.model.shape, role, it.instance) / GIB
+        tier = cpu_tier(endpoint, it.placed.name, role, it.instance)
+        tier_gib = tier.host_gib if tier else 0
+        floor, asked = host_memory_floor_gib(gpus, tier_gib=tier_gib, weight_gib=weights), pod_shape(role, it.instance).memory_gib
         if asked < floor:
-            ranks = role.tensor_parallel
-            tier = f"{kv.cpu_tier_gib} x {ranks} ranks for the CPU tier" if kv.cpu_tier else "no CPU tier"
+            kept = f"{endpoint.kv.cpu_tier_gib} x {gpus} GPUs for the CPU tier" if tier and tier.tier_gib else "no CPU tier"
+            buffers = f" + {tier.buffers_gib} for the store's buffers" if tier and tier.buffers_gib else ""
             message = (
-                f"{tier} + {weight_gib:.0f} / {ranks} for weights on their way + 6 x {ranks} for processes and shared memory + 8 = "
+                f"{kept}{buffers} + {weights:.0f} for weights on their way + 6 x {gpus} for processes and shared memory + 8 = "
                 f"{floor} GiB; the pod has {asked}"
             )
             own = role.memory_gib is not None
@@ -318,11 +317,12 @@ def _different_nodes(environment: Environment, _: Context) -> Iterator[Problem]:
     for it in roles_on_gpus(environment):
         pairs.setdefault(it.placed.endpoint_path, []).append(it)
     for path, both in pairs.items():
-        if len({it.placed.role.group for it in both}) > 1 or len(both) == 1:
+        if len({it.placed.role.group for it in both}) > 1 or len(both) == 1 or apart(both[0].placed.endpoint, environment.cluster.groups):
             continue
         group, instance = both[0].group, both[0].instance
-        gpus = sum(it.placed.role.tensor_parallel for it in both)
-        text = f"{' + '.join(f'{it.placed.name} {it.placed.role.tensor_parallel}' for it in both)} = {gpus} GPUs of {instance.gpus}"
+        sizes = [(it.placed.name, pod_gpus(it.placed.role, instance)) for it in both]
+        gpus = sum(size for _name, size in sizes)
+        text = f"{' + '.join(f'{name} {size}' for name, size in sizes)} = {gpus} GPUs of {instance.gpus}"
         if gpus <= instance.gpus and group.count:
             certain = "share" if group.count == 1 else "may share"
             message = f"both roles are in group {both[0].placed.role.group}, so their pods {certain} a node: {text}"
@@ -352,7 +352,11 @@ def _one_stack(environment: Environment, _: Context) -> Iterator[Problem]:
 )  # fmt: skip
 def _cpus(environment: Environment, _: Context) -> Iterator[Problem]:
     for it in roles_on_gpus(environment):
-        role, cpus = it.placed.role, pod_shape(it.placed.role, it.instance).cpus
-        if cpus < role.tensor_parallel + 2:
-            message = f"{role.tensor_parallel} ranks + engine + server = {role.tensor_parallel + 2} processes; the pod has {cpus} CPUs"
-            yield Problem(f"{it.placed.path}.cpus", message, "leave cpus out", cpus, f"{role.tensor_parallel + 2} or more")
+        cpus, ranks, engines = (
+            pod_shape(it.placed.role, it.instance).cpus, pod_gpus(it.placed.role, it.instance), local_ranks(it.placed.role, it.instance),
+        )  # fmt: skip
+        busy = ranks + 2 * engines
+        if cpus < busy:
+            pair = "engine + server" if engines == 1 else f"{engines} engines + {engines} servers"
+            message = f"{ranks} ranks + {pair} = {busy} processes; the pod has {cpus} CPUs"
+            yield Problem(f"{it.placed.path}.cpus", message, "leave cpus out", cpus, f"{busy} or more")

@@ -1,4 +1,4 @@
-"""How pods fill nodes: GPUs, EFA devices, CPUs, memory and pod slots at the same time."""
+"""How pods fill nodes: GPUs, EFA devices, CPUs, memory, huge pages and pod slots at the same time."""
 
 import operator
 from collections.abc import Iterable, Sequence
@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from dpd.catalog.instances import Instance
+from dpd.catalog.runtime_versions import huge_pages
 from dpd.sizing.pod import PodShape, usable_cpus, usable_memory_gib
 
 NODE_AGENT_PODS: Final = 9
 """Pods that every node runs besides the roles: CNI, kube-proxy, Pod Identity, two CSI drivers, device plugins, health agent (counted)."""
 
-RESOURCES: Final = ("GPUs", "EFA devices", "CPUs", "GiB of memory", "pod slots")
+RESOURCES: Final = ("GPUs", "EFA devices", "CPUs", "GiB of memory", "pod slots", "MiB of huge pages")
 Vector = tuple[int, ...]
 
 
@@ -26,7 +27,7 @@ class PodKind:
     @property
     def needs(self) -> Vector:
         """What one pod takes, in the order of ``RESOURCES``."""
-        return self.shape.gpus, self.shape.efa_devices, self.shape.cpus, self.shape.memory_gib, 1
+        return self.shape.gpus, self.shape.efa_devices, self.shape.cpus, self.shape.memory_gib, 1, self.shape.hugepages_mib
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,7 @@ def node_room(instance: Instance) -> Vector:
         usable_cpus(instance),
         usable_memory_gib(instance),
         1 << 30 if slots is None else max(0, slots - NODE_AGENT_PODS),
+        huge_pages()["node_mib"] if instance.efa else 0,
     )
 
 

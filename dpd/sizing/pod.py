@@ -5,12 +5,17 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from dpd.catalog.instances import Instance
-from dpd.environment.endpoint import KvCache, Role
+from dpd.environment.endpoint import Role
+from dpd.sizing.expert_parallel import pod_gpus
 
 NODE_RESERVE: Final = 8
 """One part in so many of a node's CPUs and memory is left to the system, the kubelet, device plugins, CSI and Mountpoint
 pods, agents, and the sidecars that the operator adds to our pods. Our choice: AWS publishes no figure, and a pod that asks
 for too much stays Pending on a billed node. It is well above the kubelet's own reserve and the kernel's share."""
+
+
+_SHARED_MEMORY_GIB: Final = 8
+_RANK_SHARED_MEMORY_GIB: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +26,7 @@ class PodShape:
     efa_devices: int
     cpus: int
     memory_gib: int
+    hugepages_mib: int = 0
 
 
 def efa_share(instance: Instance, gpus: int) -> int:
@@ -61,22 +67,31 @@ def memory_share_gib(instance: Instance, gpus: int) -> int:
 
 def pod_shape(role: Role, instance: Instance) -> PodShape:
     """Requests of a role's pods on an instance type: what the file says, else the GPU share of the node."""
-    gpus = role.tensor_parallel
+    gpus = pod_gpus(role, instance)
     return PodShape(
         gpus=gpus,
         efa_devices=efa_share(instance, gpus) if role.efa_devices is None else role.efa_devices,
         cpus=role.cpus or cpu_share(instance, gpus),
         memory_gib=role.memory_gib or memory_share_gib(instance, gpus),
+        hugepages_mib=role.hugepages_mib or 0,
     )
 
 
-def host_memory_floor_gib(role: Role, kv: KvCache, *, weight_gib: float) -> int:
-    """Least host memory of a pod in GiB.
+def shared_memory_gib(gpus: int) -> int:
+    """Size of ``/dev/shm``: 2 GiB for each GPU, and 8 for what a server that crashed has left behind in it.
 
-    The CPU tier of every rank, the largest share of the weights that is read at once (one rank's), 2 GiB of shared
-    memory and 4 GiB of process memory for each rank, and 8 GiB for the server and sidecars. A container below it is
-    killed, and its peers report a network fault.
+    NCCL and vLLM's queues take less than 1 GiB for each rank. A container has 64 MiB by itself, and a restart in the same pod
+    does not empty it (https://github.com/llm-d/llm-d/issues/352).
     """
-    ranks = role.tensor_parallel
-    tier = kv.cpu_tier_gib * ranks if kv.cpu_tier else 0
-    return math.ceil(tier + weight_gib / ranks + 6 * ranks + 8)
+    return _SHARED_MEMORY_GIB + _RANK_SHARED_MEMORY_GIB * gpus
+
+
+def host_memory_floor_gib(gpus: int, *, tier_gib: float, weight_gib: float) -> int:
+    """Least host memory of a pod in GiB, for the ranks on ``gpus`` GPUs.
+
+    The KV tiers of the pod, the share of the weights that one rank reads, 2 GiB of shared memory and 4 GiB of process
+    memory for each rank, and 8 GiB for the server and sidecars. A container below it is killed, and its peers report a
+    network fault. The page cache of the weights is charged to the pod as well, but the kernel takes it back before it kills
+    anything, so it is left out: with little more than this, a second start reads the weights from afar again.
+    """
+    return math.ceil(tier_gib + weight_gib + 6 * gpus + 8)

@@ -6,9 +6,14 @@ from hypothesis import strategies as st
 from dpd.sizing.packing import RESOURCES, PodKind, exceeding, pack, total
 from dpd.sizing.pod import PodShape
 
-ROOM = (8, 32, 184, 1984, 40)
+ROOM = (8, 32, 184, 1984, 40, 10_256)
 shapes = st.builds(
-    PodShape, gpus=st.integers(1, 9), efa_devices=st.integers(0, 33), cpus=st.integers(1, 190), memory_gib=st.integers(1, 2000)
+    PodShape,
+    gpus=st.integers(1, 9),
+    efa_devices=st.integers(0, 33),
+    cpus=st.integers(1, 190),
+    memory_gib=st.integers(1, 2000),
+    hugepages_mib=st.sampled_from((0, 0, 2, 5120, 10_256, 10_258)),
 )
 kinds = st.lists(st.tuples(shapes, st.integers(0, 6)), max_size=5).map(
     lambda rows: [PodKind(str(index), shape, count) for index, (shape, count) in enumerate(rows)]
@@ -51,6 +56,6 @@ def test_powers_of_two_fill_every_gpu(gpus: int, count: int, nodes: int) -> None
 
 
 def test_what_is_short_is_named() -> None:
-    assert exceeding((16, 32, 1, 1, 1), ROOM) == ("16 GPUs of 8",)
+    assert exceeding((16, 32, 1, 1, 1, 0), ROOM) == ("16 GPUs of 8",)
     assert exceeding(ROOM, ROOM) == ()
     assert total([]) == (0,) * len(RESOURCES)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from dpd.catalog import instances
 from dpd.catalog.instances import Instance
-from dpd.environment.endpoint import KvCache, Role
+from dpd.environment.endpoint import Role
 from dpd.sizing.packing import PodKind, node_room, pack
 from dpd.sizing.pod import cpu_share, efa_share, host_memory_floor_gib, memory_share_gib, pod_shape
 
@@ -69,9 +69,7 @@ def test_what_the_file_says_wins() -> None:
 
 
 @given(st.integers(1, 8), st.integers(1, 64), st.floats(1, 2000))
-def test_the_host_memory_floor_grows_with_the_cpu_tier(size: int, tier: int, weights: float) -> None:
-    without = host_memory_floor_gib(role(size), KvCache(buffer_gib=8, cpu_tier=False), weight_gib=weights)
-    small = host_memory_floor_gib(role(size), KvCache(buffer_gib=8, cpu_tier=True, cpu_tier_gib=tier), weight_gib=weights)
-    large = host_memory_floor_gib(role(size), KvCache(buffer_gib=8, cpu_tier=True, cpu_tier_gib=tier + 1), weight_gib=weights)
+def test_the_host_memory_floor_grows_with_the_tiers(gpus: int, tier: int, weights: float) -> None:
+    without, small, large = (host_memory_floor_gib(gpus, tier_gib=size, weight_gib=weights) for size in (0, tier * gpus, (tier + 1) * gpus))
     assert without < small < large
-    assert large - small == size
+    assert large - small == gpus
