@@ -6,6 +6,7 @@ from typing import Final
 from dpd.backends.site import Site
 from dpd.catalog.images import default_image
 from dpd.catalog.operator import operator
+from dpd.catalog.runtime_versions import huge_pages
 from dpd.environment.endpoint import Autoscaling, Endpoint, Role
 from dpd.environment.model import SecretKey
 from dpd.environment.names import INSTANCE_GROUP_LABEL
@@ -13,6 +14,8 @@ from dpd.sizing.memory import GIB
 from dpd.sizing.pod import PodShape, pod_shape
 from dpd.sizing.startup import deploy_timeout_seconds, startup_budget_seconds
 
+GPU: Final = "nvidia.com/gpu"
+EFA: Final = "vpc.amazonaws.com/efa"
 HEALTH_PATH: Final = "/health"
 METRICS_PATH: Final = "/metrics"
 MODELS_PATH: Final = "/v1/models"
@@ -62,6 +65,17 @@ class Workload:
 def arguments(flags: dict[str, str]) -> list[str]:
     """Flags as a command line: ``--flag value``."""
     return [part for flag, value in flags.items() for part in (flag, value)]
+
+
+def amounts(pod: PodShape) -> dict[str, str]:
+    """What a pod asks for, as Kubernetes writes it. Devices that it has none of are left out."""
+    return {
+        "cpu": str(pod.cpus),
+        "memory": f"{pod.memory_gib}Gi",
+        GPU: str(pod.gpus),
+        **({EFA: str(pod.efa_devices)} if pod.efa_devices else {}),
+        **({huge_pages()["resource"]: f"{pod.hugepages_mib}Mi"} if pod.hugepages_mib else {}),
+    }
 
 
 def image_reference(endpoint: Endpoint) -> str:

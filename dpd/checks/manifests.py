@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from dpd.backends.arguments import parse
 from dpd.backends.site import Site
-from dpd.backends.workload import HEALTH_PATH
+from dpd.backends.workload import EFA, GPU, HEALTH_PATH
 from dpd.catalog.instances import Instance, find
 from dpd.catalog.runtime_versions import huge_pages
 from dpd.checks import registry
@@ -24,8 +24,6 @@ from dpd.environment.names import INSTANCE_GROUP_LABEL, INSTANCE_TYPE_LABEL, NOD
 from dpd.finding import HIDDEN, Finding, Level, in_order, looks_like_secret, names_a_secret
 from dpd.sizing.pod import efa_share
 
-GPU: Final = "nvidia.com/gpu"
-EFA: Final = "vpc.amazonaws.com/efa"
 _LINK: Final = "https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-model-deployment-dpd.html"
 _NAMES: Final = "https://kubernetes.io/docs/concepts/overview/working-with-objects/names/"
 

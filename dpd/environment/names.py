@@ -32,6 +32,14 @@ INSTANCE_TYPE_LABEL: Final = "node.kubernetes.io/instance-type"
 NODE_HEALTH_TAINT: Final = "sagemaker.amazonaws.com/node-health-status"
 NODE_READER_GROUP: Final = "dpd:node-readers"
 GATE_READER_GROUP: Final = "dpd:gate-readers"
+GATE_NAMESPACE: Final = "dpd-gate"
+"""Namespace of what the health gate runs on the nodes, and of nothing else: it may reach every pod in it."""
+EFA_COUNTERS: Final = "efa-counters"
+"""Name of the exporter of the nodes' EFA counters."""
+EFA_COUNTERS_LABELS: Final = {"app.kubernetes.io/name": EFA_COUNTERS}
+"""What selects its pods."""
+SCRAPER_LABEL: Final = "dpd/scrapes-metrics"
+"""A namespace whose pods may read the workers' metrics carries it with the value `true`."""
 REPORT_PREFIX: Final = "health-gate"
 """Folder of the health gate's reports in the log bucket."""
 MANAGED_BY: Final = "hyperpod-dpd"
@@ -321,6 +329,10 @@ class LlmdNames:
         """Name of the workers' ServiceAccount, which may do nothing."""
         return f"{self.endpoint}-worker"
 
+    def weights(self, bucket: str, prefix: str) -> str:
+        """Name of the claim on a folder of the model bucket. What a volume points at cannot change, so another place is another claim."""
+        return f"{self.endpoint}-weights-{_digest(bucket, prefix)}"
+
     @cached_property
     def pool_labels(self) -> dict[str, str]:
         """What the router selects its workers by, of both roles."""
@@ -345,6 +357,16 @@ class LlmdNames:
 def lustre_volume(environment_prefix: str, namespace: str) -> str:
     """Name of the PersistentVolume (cluster-wide) behind a namespace's claim on Lustre."""
     return dns_name(environment_prefix, namespace, "lustre")
+
+
+def weights_volume(environment_prefix: str, namespace: str, claim: str) -> str:
+    """Name of the PersistentVolume (cluster-wide) behind a claim on a folder of the model bucket, short enough to be its handle too."""
+    text = f"{environment_prefix}-{namespace}-{claim}"
+    return text if len(text) <= SERVICE_NAME_LIMIT else f"{text[: SERVICE_NAME_LIMIT - 9].rstrip('-')}-{_digest(text)}"
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:8]
 
 
 def cluster_labels() -> dict[str, str]:
