@@ -15,8 +15,6 @@ from dpd.planning.candidate import Band
 
 Factor = Annotated[float, Field(gt=0, le=100)]
 FOLDER: Final = "calibration"
-LINK_EFFICIENCY: Final = 0.78
-"""Share of the line rate that one hand-over reaches until it is measured (fit of Mooncake's published transfers)."""
 _HEAD: Final = "# Written by `dpd calibrate`. Factors are measured over predicted; delete the file to plan without it.\n"
 
 
@@ -57,8 +55,8 @@ class Calibration(Part):
     """Speed of decode steps as a multiple of the predicted speed."""
     handover_overhead_ms: Annotated[float, Field(ge=0, le=60_000)] = 0.0
     """What a hand-over takes beside the wire."""
-    link_efficiency: Annotated[float, Field(gt=0, le=1)] = LINK_EFFICIENCY
-    """Share of the EFA devices' line rate that a hand-over reaches."""
+    link_efficiency: Annotated[float, Field(gt=0, le=1)] | None = None
+    """Share of the EFA devices' line rate that a hand-over reaches. Default: the catalog's."""
     ttft: Range | None = None
     """Band of TTFT as a factor of the estimate."""
     itl: Range | None = None

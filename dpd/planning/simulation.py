@@ -1,0 +1,91 @@
+"""From a candidate to its outcome, by simulation."""
+
+import math
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from dpd.planning import two_stage
+from dpd.planning.calibration import Calibration
+from dpd.planning.candidate import Candidate, Case, Outcome, Percentiles
+from dpd.planning.gaps import Written, pace
+from dpd.planning.simulator import Pool, Served, Simulator, SimulatorError
+
+THREADS: Final = 2
+"""The simulator holds no lock of Python's while it runs."""
+_MS: Final = 1e3
+_GROWS: Final = 0.05
+"""A queue grows when waiting lengthens by this share of the time that passes."""
+_FEWEST: Final = 16
+
+
+def simulate(simulator: Simulator, candidate: Candidate, calibration: Calibration) -> Outcome:
+    """Simulate one candidate. Raises ``SimulatorError``, with the reason, where it cannot be."""
+    case = simulator.case
+    if candidate.kind == "colocated":
+        pool = Pool(candidate.decoders, candidate.tensor_parallel, candidate.chunk_tokens, case.most_sequences)
+        return _outcome(candidate, case, simulator.run(pool, case.requests), frozenset(), 0.0)
+    stages = two_stage.run(simulator, candidate, case, calibration)
+    return _outcome(candidate, case, stages.served, stages.handed_over, stages.link_utilisation)
+
+
+def simulate_all(
+    candidates: Iterable[Candidate], case: Case, calibration: Calibration, done: Callable[[], None] = lambda: None
+) -> tuple[list[Outcome], dict[Candidate, str]]:
+    """Simulate candidates, two at a time: the outcomes in their order, and why the others have none. ``done`` is called after each."""
+    listed = list(candidates)
+    outcomes: dict[Candidate, Outcome] = {}
+    refused: dict[Candidate, str] = {}
+
+    def one(candidate: Candidate) -> None:
+        try:
+            outcomes[candidate] = simulate(simulator, candidate, calibration)
+        except SimulatorError as error:
+            refused[candidate] = str(error)
+        done()
+
+    with Simulator(case, calibration) as simulator, ThreadPoolExecutor(THREADS) as threads:
+        list(threads.map(one, listed))
+    return [outcomes[candidate] for candidate in listed if candidate in outcomes], refused
+
+
+def _outcome(candidate: Candidate, case: Case, served: Sequence[Served], remote: frozenset[int], link: float) -> Outcome:
+    requests, goal = case.requests, case.goal
+    written = [
+        Written(
+            one.worker, one.admitted_ms, one.first_token_ms, one.last_token_ms, request.output_tokens,
+            0 if number in remote else math.ceil(request.input_tokens / candidate.chunk_tokens),
+        )
+        for number, (request, one) in enumerate(zip(requests, served, strict=True))
+    ]  # fmt: skip
+    gaps = pace(written)
+    ttft = [one.first_token_ms - request.arrival_ms for request, one in zip(requests, served, strict=True)]
+    e2e = [one.last_token_ms - late - request.arrival_ms for request, one, late in zip(requests, served, gaps.late_ms, strict=True)]
+    good = sum(first <= goal.ttft_ms and gap <= goal.itl_ms for first, gap in zip(ttft, gaps.request_gap_ms, strict=True)) / len(requests)
+    span_ms = max(requests[-1].arrival_ms - requests[0].arrival_ms, 1.0)
+    saturated = _grows(ttft, span_ms)
+    first_tokens_ms = max(one.first_token_ms for one in served) - requests[0].arrival_ms
+    makespan_ms = max(one.last_token_ms for one in served) - requests[0].arrival_ms
+    return Outcome(
+        candidate=candidate,
+        ttft_ms=Percentiles.of(ttft),
+        itl_ms=gaps.gap_ms,
+        itl_mean_ms=gaps.gap_mean_ms,
+        e2e_ms=Percentiles.of(e2e),
+        goodput_share=good,
+        goodput_per_second=good * len(requests) / max(span_ms, makespan_ms if saturated else 0.0) * _MS,
+        output_tokens_per_second=sum(request.output_tokens for request in requests) / max(makespan_ms, 1.0) * _MS,
+        saturated=saturated,
+        link_utilisation=link,
+        engine="simulation",
+        capacity_per_second=len(requests) / first_tokens_ms * _MS if saturated else math.inf,
+    )
+
+
+def _grows(ttft: list[float], span_ms: float) -> bool:
+    """Whether requests wait longer and longer: the last quarter against the first, by a share of the time between them."""
+    quarter = len(ttft) // 4
+    if quarter < _FEWEST // 4:
+        return False
+    return statistics.median(ttft[-quarter:]) - statistics.median(ttft[:quarter]) > _GROWS * span_ms
