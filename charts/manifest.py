@@ -1,5 +1,8 @@
 """One Kubernetes object as a file, and the one way in which any object is made with cdk8s from Python."""
 
+import functools
+import hashlib
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -55,9 +58,19 @@ def manifests(chart: Chart) -> tuple[Manifest, ...]:
     return tuple(Manifest(path=f"{file_name(body)}.yaml", body=body) for body in chart.to_json())
 
 
-def chart_of(app: App, id_: str, bodies: Iterable[dict[str, Any]]) -> tuple[Manifest, ...]:
-    """Render objects as one chart."""
-    chart = Chart(app, id_)
-    for body in bodies:
+def chart_of(bodies: Iterable[dict[str, Any]]) -> tuple[Manifest, ...]:
+    """Render objects as one chart. Equal objects are rendered once: environments of one Region share what their nodes need."""
+    return _rendered(json.dumps(list(bodies)))
+
+
+@functools.cache
+def _rendered(bodies: str) -> tuple[Manifest, ...]:
+    chart = Chart(_app(), hashlib.sha256(bodies.encode()).hexdigest())
+    for body in json.loads(bodies):
         api_object(chart, body)
     return manifests(chart)
+
+
+@functools.cache
+def _app() -> App:
+    return App()

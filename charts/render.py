@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import yaml
-from cdk8s import App
 
 from charts import llmd, operator
-from charts.gate import gate_readers
+from charts.gate import gate_objects
 from charts.manifest import Manifest, chart_of
 from charts.namespace import BUILT_IN, namespace
 from charts.prerequisites import prerequisites
@@ -95,13 +94,13 @@ def _replaced(value: Any, values: Mapping[str, str]) -> Any:
 
 def render(environment: Environment, cluster: tuple[Manifest, ...] = ()) -> Rendered:
     """Render every endpoint and namespace of an environment that the checks accept."""
-    app, site = App(), Site.of(environment)
+    site = Site.of(environment)
     return Rendered(
         environment=environment.name,
-        endpoints={endpoint.name: render_endpoint(endpoint, site, app) for endpoint in environment.endpoints},
-        namespaces={name: chart_of(app, f"namespace-{name}", bodies) for name, bodies in _namespaces(environment, site).items()},
+        endpoints={endpoint.name: render_endpoint(endpoint, site) for endpoint in environment.endpoints},
+        namespaces={name: chart_of(bodies) for name, bodies in _namespaces(environment, site).items()},
         cluster=cluster,
-        gate=gate_readers(environment) if environment.gate.deploy else (),
+        gate=gate_objects(environment) if environment.gate.deploy else (),
     )
 
 
@@ -123,10 +122,10 @@ def render_examined(environments: Iterable[Environment]) -> tuple[list[Rendered]
     return ready, unfit
 
 
-def render_endpoint(endpoint: Endpoint, site: Site, app: App | None = None) -> tuple[Manifest, ...]:
+def render_endpoint(endpoint: Endpoint, site: Site) -> tuple[Manifest, ...]:
     """Render one endpoint with its backend."""
     objects = _BACKENDS[endpoint.backend](endpoint, site)
-    return chart_of(app or App(), f"endpoint-{endpoint.name}", objects)
+    return chart_of(objects)
 
 
 def _namespaces(environment: Environment, site: Site) -> dict[str, tuple[dict[str, Any], ...]]:

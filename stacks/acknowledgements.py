@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from aws_cdk import Acknowledgment, Stack, Validations
+from aws_cdk.aws_lambda import Function
 from constructs import IConstruct
 
 _PACK: Final = "AwsSolutions"
@@ -50,8 +51,13 @@ def accept_provider(provider: IConstruct, *functions: IConstruct) -> None:
         managed_policy(f"service-role/{policy}", "<AWS::Partition>"): why
         for policy in ("AWSLambdaBasicExecutionRole", "AWSLambdaVPCAccessExecutionRole")
     }
-    ids = [stack.resolve(stack.get_logical_id(function.node.default_child)) for function in functions]  # type: ignore[arg-type]
+    ids = [arn["Fn::GetAtt"][0] for arn in stack.resolve([_arn(function) for function in functions])]
     accept(
         provider,
         {**roles, **{wildcard(f"<{id_}.Arn>:*"): "versions of one function, which CDK's provider framework may call" for id_ in ids}},
     )
+
+
+def _arn(function: IConstruct) -> str:
+    assert isinstance(function, Function)
+    return function.function_arn

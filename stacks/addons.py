@@ -87,8 +87,8 @@ class AddOnsStack(Stack):
             self,
             "ModelReader",
             identity=identity,
-            bucket_arn=bucket.bucket_arn,
-            key_arn=bucket.encryption_key.key_arn if bucket.encryption_key else None,
+            bucket_arn=bucket.arn,
+            key_arn=bucket.key_arn,
         )
         operator = operator_role(
             self,

@@ -93,6 +93,7 @@ class EksStack(Stack):
         key: kms.IKey,
         log_retention: logs.RetentionDays,
     ) -> eks.CfnCluster:
+        key_arn = key.key_arn
         # EKS makes this group by itself, unencrypted and kept for ever, when it does not exist before the cluster.
         log_group = logs.LogGroup(
             self, "Logs", log_group_name=f"/aws/eks/{name}/cluster", encryption_key=key, retention=log_retention,
@@ -103,7 +104,7 @@ class EksStack(Stack):
             "Role",
             trust=service_trust("eks.amazonaws.com"),
             description="EKS control plane",
-            grants={"cluster_secrets": {"key": key.key_arn}},
+            grants={"cluster_secrets": {"key": key_arn}},
             managed={"AmazonEKSClusterPolicy": "EKS asks for this policy by name and extends it with the service"},
         )
         cluster = eks.CfnCluster(
@@ -123,7 +124,7 @@ class EksStack(Stack):
                 "endpointPublicAccess": api_access is not None,
                 **({"publicAccessCidrs": list(api_access.public_cidrs)} if api_access else {}),
             },
-            encryption_config=[{"provider": {"keyArn": key.key_arn}, "resources": ["secrets"]}],
+            encryption_config=[{"provider": {"keyArn": key_arn}, "resources": ["secrets"]}],
             logging={"clusterLogging": {"enabledTypes": [{"type": kind} for kind in _LOGS]}},
             # With STANDARD, EKS upgrades the control plane by itself when support ends, perhaps past what HyperPod supports.
             upgrade_policy={"supportType": "EXTENDED"},

@@ -1,17 +1,20 @@
 """The health gate in a stack of its own: a deployment succeeds only if KV crossed EFA, prefill was used and the answers are right."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from aws_cdk import CfnOutput, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_logs as logs
+from aws_cdk.aws_s3_assets import Asset
 from constructs import Construct
 
 from charts.manifest import Manifest
 from dpd.backends.site import LUSTRE_FILE_SYSTEM_ID
 from dpd.environment.names import GATE_READER_GROUP
-from dpd.gate.spec import EFA_SECURITY_GROUP_ID, KEY_ARN, METRIC_NAMESPACE, TOPIC_ARN, filled, worker_ports
+from dpd.gate.spec import EFA_SECURITY_GROUP_ID, KEY_ARN, METRIC_NAMESPACE, TOPIC_ARN, named_values, text, worker_ports
 from stacks.constructs.access import member
 from stacks.constructs.alarms import AlarmTopic, failure_alarm
 from stacks.constructs.functions import Place, caller
@@ -46,20 +49,22 @@ class GateStack(Stack):
         """``spec`` has placeholders; ``readers`` are the objects that let the gate's group read; ``alarms`` is a pattern of names."""
         super().__init__(scope, id_, **stack)
         topic = AlarmTopic(self, "Failures", key=storage.key, alarms=alarms, emails=notify)
+        stored = self._stored(text(spec))
         identity = caller(
             self,
             description="Proves the environment",
             cluster_arn=eks.arn,
             key=storage.key,
             log_retention=log_retention,
-            grants=self._grants(spec, hyperpod_cluster_arn, topic.arn, storage),
+            grants=self._grants(spec, stored, hyperpod_cluster_arn, topic.arn, storage),
         )
         access = member(self, "Access", cluster_name=eks.name, role_arn=identity.made.attr_arn, groups=[GATE_READER_GROUP])
         group, rules = self._security_group(network, eks, worker_ports(spec))
         gate = HealthGate(
             self,
             "HealthGate",
-            spec=filled(spec, self._values(network, storage, topic.arn)),
+            spec_uri=stored.s3_object_url,
+            values=named_values(spec, self._values(network, storage, topic.arn)),
             digest=digest,
             identity=identity,
             place=Place(network.vpc, network.control_plane_subnets, [group]),
@@ -85,10 +90,19 @@ class GateStack(Stack):
         CfnOutput(self, "HealthGateTopicArn", value=topic.arn, description="Failures are published here")
 
     def _values(self, network: NetworkValues, storage: StorageValues, topic_arn: str) -> dict[str, str]:
-        known = {EFA_SECURITY_GROUP_ID: network.efa_security_group_id, KEY_ARN: storage.key.key_arn, TOPIC_ARN: topic_arn}
+        known = {EFA_SECURITY_GROUP_ID: network.efa_security_group_id, KEY_ARN: storage.key_arn, TOPIC_ARN: topic_arn}
         return {**known, **({LUSTRE_FILE_SYSTEM_ID: storage.lustre.file_system_id} if storage.lustre else {})}
 
-    def _grants(self, spec: Mapping[str, Any], hyperpod_cluster_arn: str, topic_arn: str, storage: StorageValues) -> dict[str, Any]:
+    def _stored(self, content: str) -> Asset:
+        """The spec as an object in S3, under a name that changes with its content."""
+        with TemporaryDirectory() as folder:
+            file = Path(folder, "spec.json")
+            file.write_text(content, encoding="utf-8")
+            return Asset(self, "Spec", path=str(file))
+
+    def _grants(
+        self, spec: Mapping[str, Any], stored: Asset, hyperpod_cluster_arn: str, topic_arn: str, storage: StorageValues
+    ) -> dict[str, Any]:
         """The policies of the catalog that this spec needs, each with its resources."""
         place = f"{self.region}:{self.account}"
         reports = spec["reports"]
@@ -99,8 +113,9 @@ class GateStack(Stack):
                 "eks_cluster": spec["eks_cluster"],
                 "topic": topic_arn,
                 "reports": f"arn:{self.partition}:s3:::{reports['bucket']}/{reports['prefix']}/{spec['environment']}",
-                "key": storage.key.key_arn,
+                "key": storage.key_arn,
                 "stack": self.stack_name,
+                "spec": f"arn:{self.partition}:s3:::{stored.s3_bucket_name}/{stored.s3_object_key}",
             },
             **_if("roles", [f"arn:{self.partition}:iam::{self.account}:role/{role['name']}" for role in spec["roles"]]),
             **_if("weights", sorted({f"arn:{self.partition}:s3:::{weights['bucket']}" for weights in spec["weights"]}), "buckets"),

@@ -48,12 +48,11 @@ class HyperPodStack(Stack):
             vpc_id=network.vpc_id,
             subnet_ids=(network.gpu_subnet_id, *network.control_plane_subnet_ids),
             security_group_ids=network.node_security_group_ids,
-            lifecycle_bucket_name=storage.lifecycle_bucket_name,
-            key_arn=storage.key.key_arn,
-            lifecycle_key_arn=storage.lifecycle_bucket.encryption_key.key_arn if storage.lifecycle_bucket.encryption_key else None,
+            lifecycle_bucket_name=storage.lifecycle_bucket.name,
+            key_arn=storage.key_arn,
+            lifecycle_key_arn=storage.lifecycle_bucket.key_arn,
             lustre=storage.lustre is not None,
         )
-        key_arn = storage.key.key_arn
         common = {
             "executionRole": role.attr_arn,
             "imageReleaseVersion": image_release_version,
@@ -72,7 +71,7 @@ class HyperPodStack(Stack):
             # Can never change without a new cluster, so it holds what never changes: not the adopted groups, of which one
             # may be added later. The instance groups override it.
             vpc_config={"subnets": list(network.control_plane_subnet_ids), "securityGroupIds": [network.efa_security_group_id]},
-            instance_groups=[{**common, **_group(name, group, key_arn)} for name, group in groups.items()],
+            instance_groups=[{**common, **_group(name, group, storage.key_arn)} for name, group in groups.items()],
             tiered_storage_config=(
                 {"mode": "Enable", "instanceMemoryAllocationPercentage": tiered_storage_memory_percent}
                 if tiered_storage_memory_percent

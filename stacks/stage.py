@@ -134,12 +134,13 @@ class EnvironmentStage(cdk.Stage):
             )
             chain.append(gate)
         _in_order(*chain)
-        outputs.storage(stored, model_bucket_name=stored.values.model_bucket.bucket_name, lustre=stored.values.lustre)
+        outputs.storage(stored, model_bucket_name=stored.values.model_bucket.name, lustre=stored.values.lustre)
         outputs.kubeconfig(eks, eks.values.name)
         outputs.hyperpod(hyperpod, hyperpod.cluster_arn)
         outputs.endpoints(serving, environment.endpoints)
+        tags = cdk.Tags.of(self)
         for key, value in self._tags.items():
-            cdk.Tags.of(self).add(key, value)
+            tags.add(key, value)
 
     def _stack(self, part: str) -> Mapping[str, Any]:
         qualifier = self._environment.bootstrap_qualifier

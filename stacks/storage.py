@@ -5,16 +5,16 @@ from typing import Any, Final
 
 from aws_cdk import Stack
 from aws_cdk import aws_kms as kms
-from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from dpd.environment.names import STORAGE, Names
-from dpd.environment.storage import ExistingBucket, ExistingKey, Lustre, Storage
+from dpd.environment.storage import ExistingKey, Lustre, Storage
 from stacks.constructs.encryption_key import EncryptionKey
 from stacks.constructs.lustre import AdoptedLustre, LustreFileSystem, LustreLink
 from stacks.constructs.private_bucket import PrivateBucket
+from stacks.constructs.realm import realm_of
 from stacks.constructs.text_upload import TextUpload
-from stacks.values import NetworkValues, StorageValues
+from stacks.values import Bucket, NetworkValues, StorageValues
 
 LIFECYCLE_PREFIX: Final = "lifecycle/"
 
@@ -52,9 +52,7 @@ class StorageStack(Stack):
             if place not in adopted
         }
         buckets = {
-            place: self._bucket(place, adopted[place].existing, self._adopted_key(place, adopted[place]))
-            if place in adopted
-            else self._bucket(place, name, key if encryption else None)
+            place: self._bucket(adopted[place].existing, adopted[place].kms_key_arn) if place in adopted else self._bucket(name, encryption)
             for place, (_, name, encryption, _) in wanted.items()
         }
         lustre = self._lustre(storage.lustre, network, key_arn, names.prefix) if storage.lustre else None
@@ -65,7 +63,7 @@ class StorageStack(Stack):
                 "LustreLink",
                 link=storage.lustre.link,
                 file_system_id=lustre.values.file_system_id,
-                bucket_name=buckets["models"].bucket_name,
+                bucket_name=buckets["models"].name,
                 after=[made["models"].policy] if "models" in made else [],
             )
             slow.append(link)
@@ -75,9 +73,9 @@ class StorageStack(Stack):
         upload = TextUpload(
             self,
             "LifecycleScripts",
-            bucket_name=made["node_scripts"].resource.ref if "node_scripts" in made else scripts.bucket_name,
-            bucket_arn=scripts.bucket_arn,
-            key_arn=scripts.encryption_key.key_arn if scripts.encryption_key else None,
+            bucket_name=made["node_scripts"].resource.ref if "node_scripts" in made else scripts.name,
+            bucket_arn=scripts.arn,
+            key_arn=scripts.key_arn,
             prefix=prefix,
             files=lifecycle_scripts,
         ).resource
@@ -85,11 +83,11 @@ class StorageStack(Stack):
         upload.node.add_dependency(*slow)
         self.values: Final = StorageValues(
             key=key,
+            key_arn=key_arn,
             model_bucket=buckets["models"],
-            tls_bucket_name=buckets["certificates"].bucket_name,
-            lifecycle_bucket_name=scripts.bucket_name,
+            tls_bucket_name=buckets["certificates"].name,
             lifecycle_bucket=scripts,
-            lifecycle_uri=f"s3://{scripts.bucket_name}/{prefix.rstrip('/')}",
+            lifecycle_uri=f"s3://{scripts.name}/{prefix.rstrip('/')}",
             lifecycle_upload=upload,
             lustre=lustre.values if lustre else None,
         )
@@ -109,12 +107,9 @@ class StorageStack(Stack):
             raw=storage.raw,
         ).arn
 
-    def _bucket(self, id_: str, name: str, key: kms.IKey | None) -> s3.IBucket:
-        """A bucket by name, whose grants go to the reader's role alone: no stack changes the policy of another's bucket."""
-        return s3.Bucket.from_bucket_attributes(self, id_, bucket_name=name, encryption_key=key)
-
-    def _adopted_key(self, place: str, bucket: ExistingBucket) -> kms.IKey | None:
-        return kms.Key.from_key_arn(self, f"KeyOf-{place}", bucket.kms_key_arn) if bucket.kms_key_arn else None
+    def _bucket(self, name: str, key_arn: str | None) -> Bucket:
+        """A bucket by name alone: no stack changes the policy of another's bucket."""
+        return Bucket(name, f"arn:{realm_of(self).partition}:s3:::{name}", key_arn)
 
     def _lustre(self, lustre: Lustre, network: NetworkValues, key_arn: str, name: str) -> AdoptedLustre | LustreFileSystem:
         group = network.efa_security_group_id

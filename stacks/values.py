@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_kms as kms
-from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 if TYPE_CHECKING:
@@ -50,17 +49,26 @@ class LustreValues:
 
 
 @dataclass(frozen=True, slots=True)
+class Bucket:
+    """A bucket by its name. A reader also needs `kms:Decrypt` on `key_arn`; `None` is a key that S3 holds."""
+
+    name: str
+    arn: str
+    key_arn: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class StorageValues:
     """Everything that outlives a deployment. Bucket names are plain text, known at synthesis; the rest may be references."""
 
     key: kms.IKey
-    """Customer-managed key. A reader of the model bucket or the lifecycle scripts needs `kms:Decrypt` on it."""
-    model_bucket: s3.IBucket
-    """Bucket of weights and checkpoints; its grants include the key."""
+    """Customer-managed key."""
+    key_arn: str
+    model_bucket: Bucket
+    """Bucket of weights and checkpoints."""
     tls_bucket_name: str
-    lifecycle_bucket_name: str
-    lifecycle_bucket: s3.IBucket
-    """Bucket of the lifecycle scripts; its grants include the key, which the managed node policy does not."""
+    lifecycle_bucket: Bucket
+    """Bucket of the lifecycle scripts. The managed node policy does not include its key."""
     lifecycle_uri: str
     """`s3://sagemaker-…/…`: the folder of the scripts, as `LifeCycleConfig.SourceS3Uri` wants it."""
     lifecycle_upload: Construct

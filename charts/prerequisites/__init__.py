@@ -9,8 +9,6 @@ objects or that chart, never both.
 from collections.abc import Mapping
 from typing import Any
 
-from cdk8s import App
-
 from charts.manifest import Manifest, chart_of
 from charts.namespace import namespace
 from charts.prerequisites import access, agents
@@ -49,5 +47,5 @@ def prerequisites(
         bodies += [*agents.health_monitoring(image(HEALTH), nvidia), agents.nvidia_device_plugin(image(NVIDIA), nvidia)]
     if efa := with_efa(groups):
         bodies.append(agents.efa_device_plugin(image(EFA), efa))
-    manifests = chart_of(App(), "prerequisites", bodies)
+    manifests = chart_of(bodies)
     return tuple(Manifest(path=f"{number:02}-{manifest.path}", body=manifest.body) for number, manifest in enumerate(manifests))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from aws_cdk import Duration, IgnoreMode, RemovalPolicy
+from aws_cdk import IgnoreMode, RemovalPolicy
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
@@ -16,6 +16,7 @@ from constructs import Construct
 
 from dpd.catalog.iam_policies import Values
 from stacks.acknowledgements import accept, accept_provider
+from stacks.constructs import constants
 from stacks.constructs.roles import fixed, role, service_trust
 
 _SOURCE: Final = Path(__file__).parents[2] / "lambda"
@@ -97,9 +98,9 @@ def function(
         id_,
         code=code,
         handler=f"{package}.handler.{handler}",
-        runtime=lambda_.Runtime.PYTHON_3_14,
-        architecture=lambda_.Architecture.ARM_64,
-        timeout=Duration.seconds(timeout_seconds),
+        runtime=constants.python(),
+        architecture=constants.arm_64(),
+        timeout=constants.seconds(timeout_seconds),
         memory_size=memory_mib,
         role=identity.role,
         log_group=identity.log_group,
@@ -124,8 +125,8 @@ def patient_provider(
         id_,
         on_event_handler=on_event,
         is_complete_handler=is_complete,
-        query_interval=Duration.seconds(look_seconds),
-        total_timeout=Duration.minutes(total_minutes),
+        query_interval=constants.seconds(look_seconds),
+        total_timeout=constants.seconds(60 * total_minutes),
         log_group=log_group,
     )
     inner = [provider.node.find_child(f"framework-{name}") for name in ("isComplete", "onTimeout")]

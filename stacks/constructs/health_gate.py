@@ -1,15 +1,16 @@
 """The gate that proves a deployment, and looks again on a schedule."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from aws_cdk import CustomResource, Duration
+from aws_cdk import CustomResource
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_scheduler as scheduler
 from constructs import Construct
 
 from dpd.sizing.startup import GATE_LOOK_SECONDS, GATE_RUN_SECONDS
+from stacks.constructs import constants
 from stacks.constructs.functions import Caller, Place, function, patient_provider
 from stacks.constructs.roles import role, service_trust
 
@@ -22,7 +23,10 @@ _MINUTES: Final = 60
 
 
 class HealthGate(Construct):
-    """A custom resource that is complete once everything in ``spec`` (JSON text) is proven. ``digest`` makes it prove again.
+    """A custom resource that is complete once everything in a spec is proven. ``digest`` makes it prove again.
+
+    ``spec_uri`` is where the function reads the spec, ``values`` what stands for its placeholders: an event has room for
+    little, whatever the number of endpoints.
 
     Starting and deleting need nothing of the VPC: the function for it stays outside, so that a broken network cannot keep a
     stack from being deleted, and a rollback can be told from an update in a closed network too.
@@ -33,7 +37,8 @@ class HealthGate(Construct):
         scope: Construct,
         id_: str,
         *,
-        spec: str,
+        spec_uri: str,
+        values: Mapping[str, str],
         digest: str,
         identity: Caller,
         place: Place,
@@ -41,6 +46,7 @@ class HealthGate(Construct):
         after: Sequence[Construct],
     ) -> None:
         super().__init__(scope, id_)
+        event = {"SpecUri": spec_uri, "Values": dict(values)}
         common: dict[str, Any] = {"package": "health_gate", "identity": identity, "memory_mib": _MEMORY_MIB}
         provider = patient_provider(
             self,
@@ -56,16 +62,16 @@ class HealthGate(Construct):
             "Gate",
             service_token=provider.service_token,
             resource_type="Custom::DpdHealthGate",
-            service_timeout=Duration.minutes(_MINUTES),
-            properties={"Spec": spec, "Digest": digest},
+            service_timeout=constants.seconds(60 * _MINUTES),
+            properties={**event, "Digest": digest},
         )
         gate.node.add_dependency(*after)
         if schedule_minutes is not None:
             # Never again by itself: a run that ended without an answer is missing from the metrics, which the alarm sees.
             canary = function(self, "Canary", handler="canary", place=place, timeout_seconds=_RUN_SECONDS, retry_attempts=0, **common)
-            self._schedule(canary, spec, schedule_minutes).node.add_dependency(gate)
+            self._schedule(canary, event, schedule_minutes).node.add_dependency(gate)
 
-    def _schedule(self, canary: lambda_.Function, spec: str, minutes: int) -> scheduler.CfnSchedule:
+    def _schedule(self, canary: lambda_.Function, event: Mapping[str, Any], minutes: int) -> scheduler.CfnSchedule:
         invoke = {"Effect": "Allow", "Action": "lambda:InvokeFunction", "Resource": canary.function_arn}
         made = role(
             self,
@@ -84,7 +90,7 @@ class HealthGate(Construct):
                 "arn": canary.function_arn,
                 "roleArn": made.attr_arn,
                 # Encoded like this a token inside of the text stays one.
-                "input": json.dumps({"Spec": spec}),
+                "input": json.dumps(event),
                 "retryPolicy": {"maximumRetryAttempts": 0},
             },
         )

@@ -5,13 +5,14 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from aws_cdk import CustomResource, Duration
+from aws_cdk import CustomResource
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from dpd.environment.names import NODE_READER_GROUP
+from stacks.constructs import constants
 from stacks.constructs.access import member
 from stacks.constructs.functions import Place, caller, function, patient_provider
 
@@ -62,7 +63,7 @@ class NodeGate(Construct):
             "Gate",
             service_token=provider.service_token,
             resource_type="Custom::DpdNodeGate",
-            service_timeout=Duration.minutes(_SERVICE_MINUTES),
+            service_timeout=constants.seconds(60 * _SERVICE_MINUTES),
             properties={
                 "ClusterName": cluster_name,
                 "Groups": dict(minimums),

@@ -17,12 +17,14 @@ class Realm:
     account: str
 
 
-_KNOWN: Final[WeakKeyDictionary[Stack, Realm]] = WeakKeyDictionary()
+_KNOWN: Final[WeakKeyDictionary[Construct, Realm]] = WeakKeyDictionary()
 
 
 def realm_of(scope: Construct) -> Realm:
     """The realm of the stack that a construct is in."""
-    stack = Stack.of(scope)
-    if stack not in _KNOWN:
-        _KNOWN[stack] = Realm(stack.partition, stack.region, stack.account)
-    return _KNOWN[stack]
+    if scope not in _KNOWN:
+        stack = scope if isinstance(scope, Stack) else Stack.of(scope)
+        if stack not in _KNOWN:
+            _KNOWN[stack] = Realm(stack.partition, stack.region, stack.account)
+        _KNOWN[scope] = _KNOWN[stack]
+    return _KNOWN[scope]

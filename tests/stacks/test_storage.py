@@ -93,11 +93,11 @@ def values(changes: dict[str, Any]) -> Any:
         given = stack.values
         lustre = given.lustre
         fields = {
-            "key": given.key.key_arn,
-            "model_bucket": given.model_bucket.bucket_name,
-            "model_key": given.model_bucket.encryption_key.key_arn if given.model_bucket.encryption_key else None,
+            "key": given.key_arn,
+            "model_bucket": given.model_bucket.name,
+            "model_key": given.model_bucket.key_arn,
             "tls": given.tls_bucket_name,
-            "lifecycle": [given.lifecycle_bucket_name, given.lifecycle_bucket.bucket_name, given.lifecycle_uri],
+            "lifecycle": [given.lifecycle_bucket.name, given.lifecycle_uri],
             "lustre": [lustre.file_system_id, lustre.dns_name, lustre.mount_name] if lustre else None,
         }
         found.append(stack.resolve(fields))
@@ -413,7 +413,7 @@ def test_made_and_adopted_storage_hand_on_the_same_values() -> None:
         "model_bucket": BUCKETS["ModelBucket"],
         "model_key": key,
         "tls": BUCKETS["TlsBucket"],
-        "lifecycle": [lifecycle, lifecycle, f"s3://{lifecycle}/lifecycle"],
+        "lifecycle": [lifecycle, f"s3://{lifecycle}/lifecycle"],
         "lustre": [
             {"Ref": "LustreFileSystem"},
             {"Fn::GetAtt": ["LustreFileSystem", "DNSName"]},
