@@ -65,10 +65,6 @@ class Site:
             tiered_storage_memory_percent=environment.cluster.tiered_storage_memory_percent,
         )
 
-    def nodes(self, *groups: str) -> int:
-        """Nodes of some groups together."""
-        return sum(self.groups[name].count for name in set(groups) & self.groups.keys())
-
     def taints(self, group: str) -> tuple[Taint, ...]:
         """What keeps pods off a group's nodes unless they tolerate it."""
         return self.groups[group].taints if group in self.groups else ()

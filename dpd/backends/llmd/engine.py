@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final
 
-from dpd.backends.llmd.tiers import tiers
+from dpd.backends.llmd.tiers import Tiers, tiers
 from dpd.backends.site import Site
 from dpd.backends.workload import NOT_FOR_NCCL, arguments, managed_flags, model_path
 from dpd.catalog.images import default_image
@@ -42,11 +42,11 @@ def engine(endpoint: Endpoint, role_name: str, site: Site) -> Engine:
     """The server of a role. Raises ``ValueError`` for a group or an instance type that is not known; the checks report it first."""
     role, shape, ranks = of_role(endpoint, role_name, site)
     tier = tiers(endpoint, role_name, site)
-    flags = {**serve_flags(endpoint, role_name), "--kv-transfer-config": _json(transfer_config(endpoint, role_name, tier.connector))}
+    flags = {**serve_flags(endpoint, role_name), "--kv-transfer-config": _json(transfer_config(endpoint, role_name, tier))}
     return Engine(
-        command=("vllm", "serve"),
+        command=tier.command or ("vllm", "serve"),
         args=(model(endpoint), *arguments(flags), *switches(endpoint), *role.extra_args),
-        env={**derived_environment(endpoint, role_name, shape, ranks), **(tier.env or {}), **dict(sorted(endpoint.environment.items()))},
+        env={**derived_environment(endpoint, role_name, shape, ranks), **tier.env, **dict(sorted(endpoint.environment.items()))},
         ports={
             "modelserver": server_port(role_name),
             "nixl": llmd().ports["side_channel"],
@@ -114,25 +114,25 @@ def drain_seconds(endpoint: Endpoint, role_name: str) -> int:
     return int(min(limits["most"], max(limits["least"], longest)))
 
 
-def transfer_config(endpoint: Endpoint, role_name: str, tier: dict[str, Any] | None) -> dict[str, Any]:
+def transfer_config(endpoint: Endpoint, role_name: str, tier: Tiers) -> dict[str, Any]:
     """``--kv-transfer-config``: NIXL over libfabric, with the tiers' connector beside it where a role has tiers.
 
     NIXL's own default is UCX, which has no way to EFA's RDMA, and no environment variable changes it
     (https://github.com/vllm-project/vllm/issues/41814). The policy is written out: what a decoder does without its KV
-    must be somebody's decision.
+    must be somebody's decision. A prefiller loads from its tiers alone, which may miss.
     """
     facts = _facts()["kv"]
     role = {"kv_role": facts["roles"][role_name]}
-    policy = {"kv_load_failure_policy": endpoint.kv.load_failure}
+    policy = {"kv_load_failure_policy": tier.load_failure if tier.connector else endpoint.kv.load_failure}
     nixl = {
         "kv_connector": facts["connector"],
         **role,
         "kv_buffer_device": facts["buffer_device"],
         "kv_connector_extra_config": {"backends": list(facts["backends"])},
     }
-    if tier is None:
+    if tier.connector is None:
         return {**nixl, **policy}
-    return {"kv_connector": facts["tiered"], **role, **policy, "kv_connector_extra_config": {"connectors": [nixl, tier]}}
+    return {"kv_connector": facts["tiered"], **role, **policy, "kv_connector_extra_config": {"connectors": [nixl, tier.connector]}}
 
 
 def derived_environment(endpoint: Endpoint, role_name: str, shape: PodShape, ranks: int) -> dict[str, Value]:

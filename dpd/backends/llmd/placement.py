@@ -6,12 +6,12 @@ from dpd.backends.site import Site
 from dpd.catalog.llmd import llmd
 from dpd.environment.endpoint import Endpoint, Role
 from dpd.environment.names import INSTANCE_GROUP_LABEL, INSTANCE_TYPE_LABEL, LlmdNames
+from dpd.sizing.placement import apart
 
 HOST: Final = "kubernetes.io/hostname"
 ZONE: Final = "topology.kubernetes.io/zone"
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
-_TWO_NODES: Final = 2
 _OTHER: Final = {"prefill": "decode", "decode": "prefill"}
 
 
@@ -29,11 +29,6 @@ def tolerations(role: Role, site: Site) -> list[dict[str, str]]:
     return [{"key": taint.key, "operator": "Equal", "value": taint.value, "effect": taint.effect} for taint in site.taints(role.group)]
 
 
-def hosts_apart(endpoint: Endpoint, site: Site) -> bool:
-    """Whether prefill and decode pods must not share a node: whenever there are two or more."""
-    return site.nodes(endpoint.prefill.group, endpoint.decode.group) >= _TWO_NODES
-
-
 def affinity(endpoint: Endpoint, role_name: str, site: Site) -> dict[str, Any]:
     """All workers of the endpoint in one zone, and the roles on different hosts where there are two.
 
@@ -43,11 +38,11 @@ def affinity(endpoint: Endpoint, role_name: str, site: Site) -> dict[str, Any]:
     """
     worker = {"labelSelector": _workers(endpoint, *_OTHER), "topologyKey": ZONE}
     alike = {"weight": 100, "podAffinityTerm": {"labelSelector": _workers(endpoint, role_name), "topologyKey": HOST}}
-    shared = endpoint.prefill.group == endpoint.decode.group
-    apart = {"labelSelector": _workers(endpoint, _OTHER[role_name]), "topologyKey": HOST}
+    other = {"labelSelector": _workers(endpoint, _OTHER[role_name]), "topologyKey": HOST}
+    split, shared = apart(endpoint, site.groups), endpoint.prefill.group == endpoint.decode.group
     return {
-        "podAffinity": {_REQUIRED: [worker], **({_PREFERRED: [alike]} if shared and hosts_apart(endpoint, site) else {})},
-        **({"podAntiAffinity": {_REQUIRED: [apart]}} if hosts_apart(endpoint, site) else {}),
+        "podAffinity": {_REQUIRED: [worker], **({_PREFERRED: [alike]} if split and shared else {})},
+        **({"podAntiAffinity": {_REQUIRED: [other]}} if split else {}),
     }
 
 

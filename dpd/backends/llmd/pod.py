@@ -64,7 +64,7 @@ def _server(endpoint: Endpoint, role_name: str, site: Site) -> dict[str, Any]:
         "resources": resources(shape),
         **probes(endpoint),
         "lifecycle": {"preStop": {"sleep": {"seconds": notice_seconds(role_name)}}},
-        "securityContext": security(role),
+        "securityContext": {**security(role), **({"runAsUser": 0} if tier.run_as_root else {})},
         "volumeMounts": [
             {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108 (where every library looks for it)
             *({"name": name, "mountPath": path} for name, path in caches.items()),

@@ -6,6 +6,7 @@ from dpd.backends.llmd.disaggregated_set import disaggregated_set, single_pods
 from dpd.backends.llmd.network_policy import network_policy
 from dpd.backends.llmd.pod import template
 from dpd.backends.llmd.rollout import rolling
+from dpd.backends.llmd.tiers import tiers
 from dpd.backends.llmd.weights import weights
 from dpd.backends.llmd.wide_ep import wide_ep
 from dpd.backends.site import Site
@@ -16,8 +17,9 @@ from dpd.sizing.startup import deploy_timeout_seconds
 
 def objects(endpoint: Endpoint, site: Site) -> tuple[dict[str, Any], ...]:
     """Every object of the workers, in the order in which they are applied. Raises ``ValueError`` for what the checks refuse."""
+    stored = [body for name, _ in endpoint.roles for body in tiers(endpoint, name, site).objects]
     guards = [part(endpoint, name, site) for name, _ in endpoint.roles for part in (network_policy, disruption_budget)]
-    return (*weights(endpoint, site).objects, _account(LlmdNames.of(endpoint)), *guards, *_owners(endpoint, site))
+    return (*weights(endpoint, site).objects, *stored, _account(LlmdNames.of(endpoint)), *guards, *_owners(endpoint, site))
 
 
 def _owners(endpoint: Endpoint, site: Site) -> tuple[dict[str, Any], ...]:
