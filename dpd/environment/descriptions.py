@@ -8,17 +8,19 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+from pydantic import BaseModel
+
 from dpd.environment.environment import Environment
 
 SCHEMA_DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
-_TOP: Final = "Environment"
+_HERE: Final = Path(__file__).parent
 
 
 @cache
-def descriptions() -> dict[str, dict[str, str]]:
-    """The description of every field: class name -> field -> text."""
+def descriptions(files: tuple[Path, ...] = ()) -> dict[str, dict[str, str]]:
+    """The description of every field: class name -> field -> text. ``files`` are modules beside those of the environment file."""
     found: dict[str, dict[str, str]] = {}
-    for path in sorted(Path(__file__).parent.glob("*.py")):
+    for path in (*sorted(_HERE.glob("*.py")), *files):
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.ClassDef):
                 found[node.name] = _of_class(node)
@@ -36,12 +38,14 @@ def _of_class(node: ast.ClassDef) -> dict[str, str]:
 
 
 @cache
-def json_schema() -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of an environment file."""
-    schema = Environment.model_json_schema()
-    parts = {_TOP: schema, **schema["$defs"]}
+def json_schema(
+    top: type[BaseModel] = Environment, title: str = "Environment file of HyperPod DPD", files: tuple[Path, ...] = ()
+) -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of an environment file, or of another file that ``files`` hold the types of."""
+    schema = top.model_json_schema()
+    parts = {top.__name__: schema, **schema["$defs"]}
     for name, part in parts.items():
-        described = descriptions()[name]
+        described = descriptions(files)[name]
         for key, field in part.get("properties", {}).items():
             # The type's own description would hide what the field is for.
             field["description"] = described[key]
@@ -50,7 +54,7 @@ def json_schema() -> dict[str, Any]:
     assert isinstance(cleaned, dict)
     return {
         "$schema": SCHEMA_DIALECT,
-        "title": "Environment file of HyperPod DPD",
+        "title": title,
         **{key: cleaned[key] for key in sorted(cleaned, key=lambda key: key == "$defs")},
     }
 

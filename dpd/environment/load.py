@@ -2,15 +2,17 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from pydantic import ValidationError
 
 from dpd.environment.environment import Environment
 from dpd.environment.faults import SURPRISING, UNREADABLE, WRONG_NAME
-from dpd.environment.types import DNS_LABEL_LENGTH, dns_label
+from dpd.environment.types import DNS_LABEL_LENGTH, Part, dns_label
 from dpd.environment.yaml_file import Document, Place, YamlError, dotted, parse, read
 from dpd.finding import Finding, safe
+
+Typed = TypeVar("Typed", bound=Part)
 
 _MOST_FINDINGS: Final = 200
 """Mistakes of one file that are listed. A file with more is not an environment file with typing errors."""
@@ -50,30 +52,38 @@ def _validated(loaded: Loaded, document: Document, path: Path) -> Loaded:
     found: dict[Finding, None] = {}
     if (name := _name_finding(path)) is not None:
         found[name.at(loaded.file, 0)] = None
+    environment, mistakes = typed(document, Environment, file=loaded.file, folder=path.parent)
+    found |= dict.fromkeys(mistakes)
+    if environment is not None and not found:
+        loaded.environment = environment.named(path.stem)
+    loaded.findings += found
+    return loaded
+
+
+def typed(document: Document, type_: type[Typed], *, file: str, folder: Path) -> tuple[Typed | None, list[Finding]]:
+    """A document as a value of a type, or all that is wrong with it, each with its line. Paths in it start from ``folder``."""
+    found: dict[Finding, None] = {}
     unclear: set[Place] = set()
     for mistake in document.mistakes:
         unclear.add(mistake.place)
         key = str(mistake.place[-1]) if mistake.place else ""
         finding = SURPRISING.finding(dotted(mistake.place), mistake.message, mistake.fix, value=mistake.value or None, key=key)
-        found[finding.at(loaded.file, mistake.line)] = None
+        found[finding.at(file, mistake.line)] = None
     try:
-        environment = Environment.model_validate(document.content, context={"folder": path.parent})
+        value = type_.model_validate(document.content, context={"folder": folder})
     except ValidationError as error:
         # Importing what turns errors into words costs time that a good file need not pay.
         from dpd.environment.mistakes import findings_of_errors  # noqa: PLC0415
 
         errors = error.errors(include_url=False)
-        for place, finding in findings_of_errors(errors[:_MOST_FINDINGS]):
+        for place, finding in findings_of_errors(errors[:_MOST_FINDINGS], type_):
             if place not in unclear:
-                found[finding.at(loaded.file, document.line(place))] = None
+                found[finding.at(file, document.line(place))] = None
         if (more := len(errors) - _MOST_FINDINGS) > 0:
             rest = UNREADABLE.finding("", f"has {more:,} more mistakes, which are not listed", "correct the ones above first")
-            found[rest.at(loaded.file, 0)] = None
-    else:
-        if not found:
-            loaded.environment = environment.named(path.stem)
-    loaded.findings += found
-    return loaded
+            found[rest.at(file, 0)] = None
+        return None, list(found)
+    return (None if found else value), list(found)
 
 
 def _name_finding(path: Path) -> Finding | None:

@@ -43,13 +43,16 @@ _LIMITS: Final = {
 }
 
 
-def findings_of_errors(errors: Iterable[ErrorDetails]) -> Iterator[tuple[Place, Finding]]:
-    """The findings for what pydantic says, each with its place. A list that is only too short because its items are wrong is left out."""
+def findings_of_errors(errors: Iterable[ErrorDetails], top: type[BaseModel] = Environment) -> Iterator[tuple[Place, Finding]]:
+    """The findings for what pydantic says of a file of type ``top``, each with its place.
+
+    A list that is only too short because its items are wrong is left out.
+    """
     placed = [(_place(error["loc"]), error) for error in errors]
     for place, error in placed:
         if error["type"] == "too_short" and any(inside != place and inside[: len(place)] == place for inside, _ in placed):
             continue
-        yield place, _finding(place, error)
+        yield place, _finding(place, error, top)
 
 
 def _place(location: tuple[int | str, ...]) -> Place:
@@ -58,14 +61,14 @@ def _place(location: tuple[int | str, ...]) -> Place:
     return place[:-1] if place and place[-1] == _KEY_ITSELF else place
 
 
-def _finding(place: Place, error: ErrorDetails) -> Finding:
+def _finding(place: Place, error: ErrorDetails, top: type[BaseModel]) -> Finding:
     kind, location, value = error["type"], tuple(error["loc"]), error.get("input")
     key = next((part for part in reversed(place) if isinstance(part, str)), "")
     path = dotted(place)
     if kind == "missing":
         return MISSING.finding(path, "is required and missing", f"add {key}")
     if kind == "extra_forbidden":
-        return UNKNOWN.finding(path, "is not a key of this part of the file", _nearest(place, key))
+        return UNKNOWN.finding(path, "is not a key of this part of the file", _nearest(place, key, top))
     if isinstance(value, dict | list | tuple | BaseModel):
         value = None
     if location[-1:] == (_KEY_ITSELF,):
@@ -126,28 +129,28 @@ def _value_words(error: ErrorDetails, *, is_word: bool) -> tuple[str, str, str]:
     return message, "", fix or "correct the value"
 
 
-def _nearest(place: Place, key: str) -> str:
+def _nearest(place: Place, key: str, top: type[BaseModel]) -> str:
     """What an unknown key was probably meant to be: a key of the same mapping, or one that lives elsewhere."""
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", key[:_LONGEST_COMPARED]).replace("-", "_").lower()
-    here = keys_at(place[:-1])
+    here = keys_at(place[:-1], top)
     if near := difflib.get_close_matches(words, here, n=1):
         return f"did you mean {near[0]}?"
-    if homes := [home for home in _homes() if home.rpartition(".")[2] == words]:
+    if homes := [home for home in _homes(top) if home.rpartition(".")[2] == words]:
         return f"{words} belongs to {' or '.join(home.rpartition('.')[0] or 'the top of the file' for home in homes[:3])}"
     return f"remove it; the keys here are {', '.join(here)}" if here else "remove it"
 
 
-def keys_at(place: Place) -> list[str]:
+def keys_at(place: Place, top: type[BaseModel] = Environment) -> list[str]:
     """The keys that may stand in the mapping at a place of the file."""
-    types: list[Any] = [Environment]
+    types: list[Any] = [top]
     for part in place:
         types = [branch for type_ in types for branch in _branches(_inside(type_, part))]
     return [key for type_ in types if _is_part(type_) for key in type_.model_fields]
 
 
 @functools.cache
-def _homes() -> tuple[str, ...]:
-    return tuple(_paths(Environment, ""))
+def _homes(top: type[BaseModel] = Environment) -> tuple[str, ...]:
+    return tuple(_paths(top, ""))
 
 
 def _paths(type_: Any, path: str) -> Iterator[str]:

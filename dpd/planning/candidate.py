@@ -11,6 +11,9 @@ Kind = Literal["colocated", "disaggregated"]
 DEFAULT_CHUNK_TOKENS: Final = 8192
 """vLLM's default of ``max_num_batched_tokens`` on a data-centre GPU."""
 
+TRACE_BLOCK_TOKENS: Final = 512
+"""Tokens of one id in a request's ``prompt_blocks``: those of the Mooncake traces."""
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Candidate:

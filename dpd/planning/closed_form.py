@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Final
 
 from dpd.planning.calibration import NONE, Calibration
-from dpd.planning.candidate import Candidate, Case, Outcome, Percentiles, Request
+from dpd.planning.candidate import TRACE_BLOCK_TOKENS, Candidate, Case, Outcome, Percentiles, Request
 from dpd.sizing.memory import ACTIVATION_GIB, GIB, kv_bytes_per_rank
 from dpd.sizing.roofline import Engine
 from dpd.sizing.transfer import Link, kv_bytes_moved, kv_link
@@ -24,8 +24,6 @@ _ROUNDS: Final = 40
 _NORMAL: Final = ((0.5, -0.32), (0.3, 0.71), (0.15, 1.38), (0.05, 2.06))
 """Weights and standard deviations by which the sequences at work vary: the means of four slices of a normal distribution."""
 _FULL: Final = 0.999
-BLOCK_TOKENS: Final = 512
-"""Tokens of one id in a request's ``prompt_blocks``."""
 
 
 class NoEstimateError(Exception):
@@ -138,7 +136,7 @@ def _cached(requests: Sequence[Request]) -> list[int]:
     found = []
     for request in requests:
         known = next((at for at, block in enumerate(request.prompt_blocks) if block not in seen), len(request.prompt_blocks))
-        found.append(min(known * BLOCK_TOKENS, request.input_tokens - 1))
+        found.append(min(known * TRACE_BLOCK_TOKENS, request.input_tokens - 1))
         seen.update(request.prompt_blocks)
     return found
 
