@@ -11,10 +11,19 @@ _NAME: Final = "app.kubernetes.io/name"
 _PLUGINS_FOLDER: Final = "/var/lib/kubelet/device-plugins"
 
 
-def _daemon_set(name: str, namespace: str, labels: dict[str, str], pod: dict[str, Any]) -> dict[str, Any]:
+def daemon_set(
+    name: str,
+    namespace: str,
+    labels: dict[str, str],
+    pod: dict[str, Any],
+    *,
+    critical: bool = True,
+    annotations: dict[str, str] | None = None,
+) -> dict[str, Any]:
     """A DaemonSet. ``labels`` select its pods and can never change; being critical keeps it from being evicted first."""
     metadata = meta(name, namespace)
-    template = {"metadata": {"labels": {**metadata["labels"], **labels}}, "spec": {"priorityClassName": "system-node-critical", **pod}}
+    about = {"labels": {**metadata["labels"], **labels}, **({"annotations": annotations} if annotations else {})}
+    template = {"metadata": about, "spec": {**({"priorityClassName": "system-node-critical"} if critical else {}), **pod}}
     return {
         "apiVersion": "apps/v1",
         "kind": "DaemonSet",
@@ -52,7 +61,7 @@ def nvidia_device_plugin(image: str, groups: Groups) -> dict[str, Any]:
         "containers": [container],
         "volumes": [volume],
     }
-    return _daemon_set(name, _SYSTEM, {_NAME: name}, pod)
+    return daemon_set(name, _SYSTEM, {_NAME: name}, pod)
 
 
 def efa_device_plugin(image: str, groups: Groups) -> dict[str, Any]:
@@ -81,7 +90,7 @@ def efa_device_plugin(image: str, groups: Groups) -> dict[str, Any]:
         "containers": [container],
         "volumes": [plugins, devices, neuron],
     }
-    return _daemon_set(name, _SYSTEM, {_NAME: name}, pod)
+    return daemon_set(name, _SYSTEM, {_NAME: name}, pod)
 
 
 def health_monitoring(image: str, groups: Groups) -> tuple[dict[str, Any], ...]:
@@ -126,4 +135,4 @@ def health_monitoring(image: str, groups: Groups) -> tuple[dict[str, Any], ...]:
             (("", "events.k8s.io"), ("events",), ("create", "patch", "update")),
         ),
     )
-    return service_account(name), *rights, _daemon_set(name, HYPERPOD_NAMESPACE, {"app": name}, pod)
+    return service_account(name), *rights, daemon_set(name, HYPERPOD_NAMESPACE, {"app": name}, pod)

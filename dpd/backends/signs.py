@@ -1,14 +1,23 @@
 """By what an endpoint of a backend is known on a live cluster. The health gate looks for nothing else.
 
 Names of fields are those of the gate's spec (``lambda/health_gate/spec.py``), so that a sign is written down as it stands.
+What a backend does not have is left out: the gate examines what it is told of.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
 class PodSigns:
-    """The pods of a role. ``containers`` is how many a ready pod has; ``port`` is the engine's own, of the router its pods'."""
+    """The pods of a role. ``containers`` is how many a ready pod has, native sidecars among them.
+
+    ``port`` is where the gate asks: of a worker the engine's own (behind a proxy or sidecar), of others what their pods
+    listen on. ``service`` and ``service_port`` are the Service that clients use, of the router alone.
+    ``role_log`` is a regular expression of the log line with which prefill says that it sends KV and decode that it
+    receives; ``role_settings`` finds the same in the worker's settings, as the lines ``arg …`` and ``env NAME=value`` of its
+    container; ``role_label`` is a label, ``key=value``, that the backend sets together with those settings. One is enough.
+    """
 
     namespace: str
     name_prefix: str
@@ -18,14 +27,23 @@ class PodSigns:
     port: int
     labels: dict[str, str] = field(default_factory=dict)
     service: str = ""
+    service_port: int = 0
     gpus: int = 0
     efa: int = 0
     hugepages_mib: int = 0
+    role_log: str = ""
+    role_settings: str = ""
+    role_label: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectSigns:
-    """The backend's own object, and the places in it that say how it fares."""
+    """An object that says how the endpoint fares: the backend's own, or a Deployment or LeaderWorkerSet.
+
+    ``state`` and ``message`` are places in it, as ``status.state``, ``status.conditions.0.message`` or
+    ``status.conditions[type=Progressing].reason``; ``ready`` and ``failed`` are states, of which every other one says that the
+    backend is at work. ``must_have`` are places that must not be empty. ``namespace`` is the endpoint's unless it is given.
+    """
 
     group: str
     version: str
@@ -33,9 +51,10 @@ class ObjectSigns:
     name: str
     state: str
     ready: str
-    failed: tuple[str, ...]
-    message: str
-    must_have: tuple[str, ...]
+    failed: tuple[str, ...] = ()
+    message: str = ""
+    must_have: tuple[str, ...] = ()
+    namespace: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +68,22 @@ class DefinitionSigns:
 
 @dataclass(frozen=True, slots=True)
 class LogSigns:
-    """Regular expressions of log lines, as the gate's spec describes them."""
+    """Regular expressions of log lines, as the gate's spec describes them. Empty: the backend writes no such line."""
 
-    decision: str
-    retrieved: str
-    prefill_role: str
-    decode_role: str
+    decision: str = ""
+    retrieved: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionSigns:
+    """Counters of whoever decides, prompt by prompt, whether prefill is used: the pods of ``role`` at their port.
+
+    ``split`` and ``whole`` are names of series, ``name{label="value"}``, of which the first that exists counts.
+    """
+
+    role: str
+    split: tuple[str, ...]
+    whole: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +107,21 @@ class RoleSigns:
 
 @dataclass(frozen=True, slots=True)
 class Signs:
-    """An endpoint. ``pods`` are by role: prefill, decode, router."""
+    """An endpoint. ``pods`` are by role: prefill, decode, router, and any other whose pods must be ready as well.
+
+    Whether prefill was used is shown by the prefillers' request counters, and besides by ``logs.decision`` or ``decisions``.
+    ``series`` replaces names of time series by what they count, where they are not vLLM's own; ``remedies`` what to do when a
+    check fails, by the check's id.
+    """
 
     path: str
     pods: dict[str, PodSigns]
-    resource: ObjectSigns
-    definition: DefinitionSigns
-    logs: LogSigns
-    patterns: tuple[KnownText, ...]
     characters_per_token: int
     chunk_tokens: int
+    resources: tuple[ObjectSigns, ...] = ()
+    definitions: tuple[DefinitionSigns, ...] = ()
+    logs: LogSigns = LogSigns()
+    decisions: DecisionSigns | None = None
+    series: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    patterns: tuple[KnownText, ...] = ()
+    remedies: Mapping[str, str] = field(default_factory=dict)

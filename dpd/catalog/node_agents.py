@@ -6,10 +6,11 @@ from typing import Final, Literal
 from dpd.catalog.regions import Region
 from dpd.catalog.tables import yaml_table
 
-AgentName = Literal["nvidia_device_plugin", "efa_device_plugin", "health_monitoring_agent"]
+AgentName = Literal["nvidia_device_plugin", "efa_device_plugin", "health_monitoring_agent", "efa_counters"]
 NVIDIA: Final = "nvidia_device_plugin"
 EFA: Final = "efa_device_plugin"
 HEALTH: Final = "health_monitoring_agent"
+EFA_COUNTERS: Final = "efa_counters"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ class Agent:
         """
         if repository:
             return f"{repository}:{self.tag}"
-        if self.name == NVIDIA:
+        if "." in self.repository.partition("/")[0]:
             return f"{self.repository}:{self.tag}"
         account = region.efa_plugin_account if self.name == EFA else region.health_agent_account
         if not account:

@@ -23,11 +23,15 @@ class Operator:
     """Regular expressions by what they find."""
     containers: dict[str, int]
     role_label: str
+    role_settings: dict[str, str]
+    """Regular expressions over the arguments and variables of a worker by role: how vLLM and LMCache are told their side."""
     router_container: str
     status: dict[str, Any]
     characters_per_token: int
     chunk_tokens: dict[str, Any]
     known_texts: list[dict[str, str]]
+    remedies: dict[str, str]
+    """What to do when a check of the health gate fails, by the check's id."""
     metrics: dict[str, str]
     raw_words: dict[str, Any]
     """A tree of the resource's fields; its leaves are the words of the environment file that say the same. An empty key is

@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator
 
+from dpd.catalog import instances
 from dpd.checks.registry import Context, Problem, check
+from dpd.environment.endpoint import Endpoint
 from dpd.environment.environment import Environment
 from dpd.finding import Level
 from dpd.sizing.startup import longest_gate_wait_seconds, startup_budget_seconds
@@ -63,3 +65,25 @@ def nothing_ignored(environment: Environment, _: Context) -> Iterator[Problem]:
         yield Problem(
             "gate.notify", "nobody is told, because there is no gate", "remove it, or set gate.deploy to true", value=len(gate.notify)
         )
+
+
+@check(
+    "GAT004",
+    "EFA's own counters are read",
+    level=Level.WARNING,
+    why="A connector counts the bytes that it moves, whatever the network. Only the devices' counters show that they crossed EFA; without "
+    "them the rate alone tells EFA from TCP.",
+    link=_PAGE,
+)
+def counters_read(environment: Environment, _: Context) -> Iterator[Problem]:
+    """The exporter is off although pods have EFA."""
+    gate = environment.gate
+    if gate.deploy and not gate.efa_counters and any(_has_efa(environment, endpoint) for endpoint in environment.endpoints):
+        fix = "set gate.efa_counters to true, or accept this where no pod may see a node's counters"
+        yield Problem("gate.efa_counters", "whether KV crosses EFA is judged by its rate alone", fix, value=False)
+
+
+def _has_efa(environment: Environment, endpoint: Endpoint) -> bool:
+    group = environment.cluster.groups.get(endpoint.decode.group)
+    instance = instances.find(group.instance_type) if group else None
+    return bool(instance and instance.efa)

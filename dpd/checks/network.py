@@ -144,7 +144,8 @@ def _ecr_elsewhere(repository: str, region: str) -> str | None:
 @check(
     "NET005",
     "A closed network pulls the images of node agents from a mirror",
-    why="NVIDIA publishes its device plugin on nvcr.io only. Without it nodes have no nvidia.com/gpu, and every pod stays Pending.",
+    why="NVIDIA publishes its device plugin on nvcr.io only. Without it nodes have no nvidia.com/gpu, and every pod stays Pending. Without "
+    "the exporter of EFA's counters (unless gate.efa_counters is false) the health gate cannot prove that KV crossed EFA.",
     link=_PRIVATE,
 )
 def private_agents(environment: Environment, _: Context) -> Iterator[Problem]:
@@ -152,6 +153,8 @@ def private_agents(environment: Environment, _: Context) -> Iterator[Problem]:
     if not closed(environment):
         return
     for name in node_agents.names():
+        if name == node_agents.EFA_COUNTERS and not (environment.gate.deploy and environment.gate.efa_counters):
+            continue
         repository = environment.cluster.agent_repositories.get(name, node_agents.find(name).repository)
         registry = public_registry(repository) if "." in repository.partition("/")[0] else None
         if registry:

@@ -14,11 +14,13 @@ from dpd.environment.endpoint import Endpoint
 from dpd.environment.environment import Environment
 from dpd.environment.names import REPORT_PREFIX, Names
 from dpd.environment.storage import DataRepositoryLink
+from dpd.gate.wire import wire
 from dpd.sizing.startup import GATE_RUN_SECONDS, gate_wait_seconds
 from dpd.sizing.transfer import kv_floor_gb_per_second
 
 Document = dict[str, Any]
 
+_MARKS: Final = ("${", "}")
 EFA_SECURITY_GROUP_ID: Final = "${EFA_SECURITY_GROUP_ID}"
 KEY_ARN: Final = "${KEY_ARN}"
 TOPIC_ARN: Final = "${TOPIC_ARN}"
@@ -57,8 +59,11 @@ def document(environment: Environment) -> Document:
         # IAM has no interface endpoint in most Regions, so a closed network has no way to ask for a role.
         "roles": [] if closed(environment) else [asdict(role) for known in backends for role in known.roles(names)],
         "definitions": _definitions(signs),
-        "webhook_namespaces": sorted({_CERTIFICATES, *(known.namespace for known in backends)}) if backends else [],
-        "endpoints": [_endpoint(endpoint, sign, site) for endpoint, sign in zip(environment.endpoints, signs, strict=True)],
+        "webhook_namespaces": sorted({_CERTIFICATES, *(known.namespace for known in backends if known.namespace)}) if backends else [],
+        "endpoints": [
+            _endpoint(endpoint, sign, site, counted=environment.gate.efa_counters and sign.pods["decode"].efa > 0)
+            for endpoint, sign in zip(environment.endpoints, signs, strict=True)
+        ],
         "reports": {
             "bucket": names.log_bucket,
             "prefix": REPORT_PREFIX,
@@ -80,16 +85,27 @@ def used(environment: Environment) -> tuple[Backend, ...]:
 
 def worker_ports(spec: Mapping[str, Any]) -> tuple[int, ...]:
     """The ports of pods that the gate talks to."""
-    return tuple(sorted({int(pods["port"]) for endpoint in spec["endpoints"] for pods in endpoint["pods"].values()}))
+    asked = [pods for endpoint in spec["endpoints"] for pods in (*endpoint["pods"].values(), endpoint["wire"]) if pods]
+    return tuple(sorted({int(pods["port"]) for pods in asked}))
+
+
+def text(spec: Mapping[str, Any]) -> str:
+    """The spec as JSON text, with its placeholders."""
+    return json.dumps(spec, separators=(",", ":"))
+
+
+def named_values(spec: Mapping[str, Any], values: Mapping[str, str]) -> dict[str, str]:
+    """Values, CDK's tokens among them, by the names of the spec's placeholders. Raises ``KeyError`` for one that has none."""
+    said = text(spec)
+    return {each[len(_MARKS[0]) : -len(_MARKS[1])]: values[each] for each in PLACEHOLDERS if each in said}
 
 
 def filled(spec: Mapping[str, Any], values: Mapping[str, str]) -> str:
-    """The spec as JSON text with values, CDK's tokens among them, for placeholders. Raises ``KeyError`` for one that has none."""
-    text = json.dumps(spec, separators=(",", ":"))
-    for placeholder in PLACEHOLDERS:
-        if placeholder in text:
-            text = text.replace(placeholder, values[placeholder])
-    return text
+    """The spec as JSON text with values for placeholders. Raises ``KeyError`` for one that has none."""
+    said = text(spec)
+    for name, value in named_values(spec, values).items():
+        said = said.replace(name.join(_MARKS), value)
+    return said
 
 
 def without_reports(spec: Mapping[str, Any], values: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
@@ -169,12 +185,12 @@ def _add_ons(environment: Environment) -> Iterator[add_ons.AddOn]:
 def _definitions(signs: list[Signs]) -> list[Document]:
     """Every definition once, with the fields that any endpoint sets."""
     fields: dict[tuple[str, str], set[str]] = {}
-    for sign in signs:
-        fields.setdefault((sign.definition.name, sign.definition.version), set()).update(sign.definition.fields)
+    for definition in (each for sign in signs for each in sign.definitions):
+        fields.setdefault((definition.name, definition.version), set()).update(definition.fields)
     return [{"name": name, "version": version, "fields": sorted(known)} for (name, version), known in fields.items()]
 
 
-def _endpoint(endpoint: Endpoint, signs: Signs, site: Site) -> Document:
+def _endpoint(endpoint: Endpoint, signs: Signs, site: Site, *, counted: bool) -> Document:
     return {
         "name": endpoint.name,
         "namespace": endpoint.namespace,
@@ -185,12 +201,16 @@ def _endpoint(endpoint: Endpoint, signs: Signs, site: Site) -> Document:
         "pods": {role: asdict(pods) for role, pods in signs.pods.items()},
         "kv_floor_gb_per_second": _floor(endpoint, signs.pods["decode"], site),
         "objectives": {"ttft_ms": endpoint.objectives.ttft_p99_ms, "itl_ms": endpoint.objectives.itl_p99_ms},
-        "resource": asdict(signs.resource),
+        "resources": [asdict(known) for known in signs.resources],
         "sagemaker_endpoint": endpoint.exposure.sagemaker_endpoint or "",
         "characters_per_token": signs.characters_per_token,
         "chunk_tokens": signs.chunk_tokens,
         "logs": asdict(signs.logs),
+        "decisions": asdict(signs.decisions) if signs.decisions else None,
+        "series": dict(signs.series),
+        "wire": asdict(wire()) if counted else None,
         "patterns": [asdict(known) for known in signs.patterns],
+        "remedies": dict(signs.remedies),
     }
 
 

@@ -149,7 +149,7 @@ def hugepages(view: View) -> Result | None:
 @check(
     "cluster.definitions",
     proves="The live custom resource definitions know every field that the manifests set.",
-    cannot="What the operator makes of a field.",
+    cannot="What a controller makes of a field.",
     needs=("cluster.api",),
 )
 def definitions(view: View) -> Result | None:
@@ -158,15 +158,15 @@ def definitions(view: View) -> Result | None:
         try:
             found = view.kubernetes.definition(wanted.name, view.deadline)
         except Missing:
-            return failed(f"There is no definition {wanted.name}.", "Install the operator's add-on.", patience=Patience.DEADLINE)
+            return failed(f"There is no definition {wanted.name}.", "Install what brings it.", patience=Patience.DEADLINE)
         versions = {each["name"]: each for each in found["spec"]["versions"] if each.get("served")}
         if wanted.version not in versions:
-            return failed(f"{wanted.name} does not serve {wanted.version}, only {', '.join(versions)}.", "Update the operator's add-on.")
+            return failed(f"{wanted.name} does not serve {wanted.version}, only {', '.join(versions)}.", "Update what installs it.")
         schema = (versions[wanted.version].get("schema") or {}).get("openAPIV3Schema") or {}
         if unknown_fields := [field for field in wanted.fields if not _knows(schema, field.split("."))]:
             return failed(
                 f"{wanted.name} does not know {_listed(unknown_fields)}: the API server drops them silently.",
-                "Update the operator's add-on to a version that has these fields.",
+                "Update what installs it to a version that has these fields.",
             )
     return passed("All fields are known.", definitions=len(view.spec.definitions)) if view.spec.definitions else None
 

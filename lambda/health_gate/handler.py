@@ -1,14 +1,20 @@
 """Entry points: two for the provider framework of the CDK, one for a schedule.
 
-Properties of the custom resource: ``Spec``, the spec as JSON text, or ``SpecUri``, an ``s3://bucket/key`` that holds it;
-and ``Digest``, a text that changes with manifests, image digests and model revision, so that an update proves it again
-and an unchanged deployment does not. A scheduled event has the same properties.
+Properties of the custom resource: ``SpecUri``, an ``s3://bucket/key`` that holds the spec as JSON text, or ``Spec``, the
+text itself; ``Values``, what stands for a mark ``${NAME}`` of that text and only a deployment knows; and ``Digest``, a text
+that changes with manifests, image digests and model revision, so that an update proves it again and an unchanged deployment
+does not. A scheduled event has the same properties.
+
+An event holds at most 256 KiB on its way through Step Functions and the scheduler, which a spec of many endpoints may exceed;
+its address never does: https://github.com/aws/aws-cdk/issues/17362
 
 No state is kept but the time of the start, which the framework hands from ``on_event`` to ``is_complete``. The event
 holds ``ResponseURL``, with which anybody could answer CloudFormation: it is never logged.
 """
 
+import json
 import logging
+import re
 import time
 from collections.abc import Mapping
 from typing import Any, Final, Protocol
@@ -24,6 +30,7 @@ REASON_BYTES: Final = 2000
 """CloudFormation takes 4 KB for the whole response; the framework adds its own words to the reason."""
 _RESERVE_SECONDS: Final = 15
 _PROPERTIES: Final = ("Spec", "SpecUri")
+_MARK: Final = re.compile(r"\$\{[A-Z_]+\}")
 
 logging.getLogger("health_gate").setLevel(logging.INFO)
 
@@ -102,11 +109,21 @@ def _seconds(spec: Spec, context: Context) -> float:
 
 def _spec(properties: Mapping[str, Any]) -> Spec:
     text, uri = (properties.get(name) for name in _PROPERTIES)
-    if isinstance(text, str) and text:
-        return Spec.parse(text)
-    bucket, _, key = str(uri or "").removeprefix("s3://").partition("/")
+    if not isinstance(text, str) or not text:
+        text = _stored(str(uri or ""))
+    for name, value in (properties.get("Values") or {}).items():
+        # Within a JSON string: an ARN or an id, but nobody should be able to end the string.
+        text = text.replace(f"${{{name}}}", json.dumps(str(value))[1:-1])
+    if left := _MARK.search(text):
+        raise BadSpec(f"nobody says what stands for {left[0]}")
+    return Spec.parse(text)
+
+
+def _stored(uri: str) -> str:
+    bucket, _, key = uri.removeprefix("s3://").partition("/")
     if not bucket or not key:
         raise BadSpec("the properties need Spec (JSON text) or SpecUri (s3://bucket/key)")
     import botocore.session  # noqa: PLC0415 - half of a cold start, and not needed to answer a Delete
 
-    return Spec.parse(botocore.session.get_session().create_client("s3").get_object(Bucket=bucket, Key=key)["Body"].read())
+    body = botocore.session.get_session().create_client("s3").get_object(Bucket=bucket, Key=key)["Body"].read()
+    return str(body, "utf-8")

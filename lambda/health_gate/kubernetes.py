@@ -5,6 +5,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from threading import Lock
 from typing import Any, Final
 from urllib.parse import quote, urlencode
@@ -22,6 +23,7 @@ LOG_LINES: Final = 4000
 LOG_BYTES: Final = 2 << 20
 _PAGE: Final = 100
 _MESSAGE: Final = 300
+_MICROSECONDS: Final = len("2026-11-29T15:00:00.123456")
 _CONNECT_SECONDS: Final = 2.0
 _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _GONE = 401, 403, 404, 410
 _UNITS: Final = {"Ki": 1 / 1024, "Mi": 1, "Gi": 1024, "Ti": 1024 * 1024, "": 1 / (1024 * 1024)}
@@ -94,14 +96,20 @@ def _obstacle(item: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """A container's state. ``ended`` is how it ended last, as ``OOMKilled``; ``waiting`` why it does not run."""
+    """A container's state. ``ended`` is how it ended last, as ``OOMKilled``; ``waiting`` why it does not run.
+
+    ``stays``: it runs as long as the pod, as a native sidecar does and an ordinary init container does not. ``started`` in
+    seconds of the epoch, 0 when it does not run.
+    """
 
     name: str
+    stays: bool
     ready: bool
     restarts: int
     waiting: str
     ended: str
     exit_code: int
+    started: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,17 +127,26 @@ class Pod:
     efa: int
     hugepages_mib: float
     unscheduled: str = field(repr=False)
+    labels: Mapping[str, str] = field(repr=False)
+    settings: Mapping[str, str] = field(repr=False)
+    """Arguments and variables by container, one a line. Values that come from elsewhere, as of a secret, are not in it."""
 
     @property
     def ready(self) -> int:
-        """How many containers are ready."""
-        return sum(each.ready for each in self.containers)
+        """How many of the containers that stay are ready."""
+        return sum(each.ready for each in self.containers if each.stays)
+
+    def started(self, container: str) -> float:
+        """When a container started, in seconds of the epoch; 0 when it does not run."""
+        return next((each.started for each in self.containers if each.name == container), 0.0)
 
     @classmethod
     def of(cls, item: Mapping[str, Any]) -> "Pod":
         """Read an item of a PodList."""
         spec, status = item.get("spec") or {}, item.get("status") or {}
-        requests = [(each.get("resources") or {}).get("requests") or {} for each in spec.get("containers") or ()]
+        mine, first = spec.get("containers") or [], spec.get("initContainers") or []
+        sidecars = {each.get("name", "") for each in first if each.get("restartPolicy") == "Always"}
+        requests = [(each.get("resources") or {}).get("requests") or {} for each in mine]
         unscheduled = [
             each.get("message", "")
             for each in status.get("conditions") or ()
@@ -141,25 +158,46 @@ class Pod:
             status.get("podIP", ""),
             spec.get("nodeName", ""),
             status.get("phase", ""),
-            tuple(_container(each) for each in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ()))),
-            len(spec.get("containers") or ()),
+            (
+                *(_container(each, stays=each.get("name", "") in sidecars) for each in status.get("initContainerStatuses") or ()),
+                *(_container(each, stays=True) for each in status.get("containerStatuses") or ()),
+            ),
+            len(mine) + len(sidecars),
             sum(_count(each.get(GPU)) for each in requests),
             sum(_count(each.get(EFA)) for each in requests),
             sum(mebibytes(each.get(HUGEPAGES) or 0) for each in requests),
             "; ".join(unscheduled)[:_MESSAGE],
+            item["metadata"].get("labels") or {},
+            {each.get("name", ""): _settings(each) for each in mine},
         )
 
 
-def _container(status: Mapping[str, Any]) -> Container:
+def _settings(container: Mapping[str, Any]) -> str:
+    said = [f"arg {each}" for each in (*(container.get("command") or ()), *(container.get("args") or ()))]
+    return "\n".join([*said, *(f"env {each.get('name', '')}={each['value']}" for each in container.get("env") or () if "value" in each)])
+
+
+def epoch(text: str) -> float:
+    """A Kubernetes time, as ``2026-11-29T15:00:00.123456789Z``, in seconds of the epoch; 0 for what is none."""
+    try:
+        # Kubernetes writes nanoseconds, which Python does not read.
+        return datetime.fromisoformat(f"{text.rstrip('Z')[:_MICROSECONDS]}+00:00").timestamp()
+    except ValueError:
+        return 0.0
+
+
+def _container(status: Mapping[str, Any], *, stays: bool) -> Container:
     state, last = status.get("state") or {}, status.get("lastState") or {}
     ended = state.get("terminated") or last.get("terminated") or {}
     return Container(
         status.get("name", ""),
+        stays,
         bool(status.get("ready")),
         int(status.get("restartCount") or 0),
         (state.get("waiting") or {}).get("reason", ""),
         ended.get("reason", ""),
         int(ended.get("exitCode") or 0),
+        epoch(str((state.get("running") or {}).get("startedAt") or "")),
     )
 
 
@@ -193,7 +231,7 @@ class Kubernetes:
         self._token = ""
         self._direct = direct
         self._lock = Lock()
-        self._ways: dict[tuple[str, str, int], Way] = {}
+        self._ways: dict[tuple[str, str, str], Way] = {}
         self.calls = 0
 
     def ready(self, deadline: float) -> None:
@@ -262,6 +300,12 @@ class Kubernetes:
         path = f"/api/v1/namespaces/{quote(pod.namespace)}/pods/{quote(pod.name)}/log?{urlencode(query)}"
         return self._ask(path, deadline).decode("utf-8", "replace")
 
+    def beginning(self, pod: Pod, container: str, deadline: float) -> str:
+        """The oldest lines that the node still has of a container's log, each behind its time."""
+        query = {"container": container, "timestamps": "true", "limitBytes": LOG_BYTES}
+        path = f"/api/v1/namespaces/{quote(pod.namespace)}/pods/{quote(pod.name)}/log?{urlencode(query)}"
+        return self._ask(path, deadline).decode("utf-8", "replace")
+
     def get(self, path: str, deadline: float) -> dict[str, Any]:
         """One object."""
         try:
@@ -285,16 +329,25 @@ class Kubernetes:
                 raise Waiting("The Kubernetes API repeats a page of a list.")
             seen.add(following)
 
-    def way(self, namespace: str, pod: str, ip: str, port: int, deadline: float) -> "Way":
-        """A way to a port of a pod: its own address where that answers, else the API server's proxy."""
-        key = (namespace, pod, port)
+    def way(self, pod: Pod, port: int, deadline: float) -> "Way":
+        """A way to a port of a pod: its own address where that answers, else the API server's proxy of this very pod.
+
+        A Service would pick any of its pods, and whose counters are read, or who is asked alone, must be known.
+        """
+        return self._way(pod.namespace, f"pods/{quote(pod.name)}:{port}", pod.ip, port, deadline)
+
+    def service_way(self, namespace: str, service: str, service_port: int, address: Address, deadline: float) -> "Way":
+        """A way to a Service: one of its addresses where that answers, else the API server's proxy of the Service."""
+        return self._way(namespace, f"services/http:{quote(service)}:{service_port}", address.ip, address.port, deadline)
+
+    def _way(self, namespace: str, place: str, ip: str, port: int, deadline: float) -> "Way":
+        key = (namespace, place, ip)
         if key not in self._ways:
             if self._direct and ip and _answers(ip, port, deadline):
                 host = f"[{ip}]" if ":" in ip else ip
                 self._ways[key] = Way(Server(f"http://{host}:{port}"), "", dict, "pod address")
             else:
-                prefix = f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(pod)}:{port}/proxy"
-                self._ways[key] = Way(self._server, prefix, self._headers, "API server")
+                self._ways[key] = Way(self._server, f"/api/v1/namespaces/{quote(namespace)}/{place}/proxy", self._headers, "API server")
         return self._ways[key]
 
     def close(self) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from health_gate import probe
+from health_gate.patterns import LOGS, named
 from health_gate.result import Evidence, Result, check, failed, passed, unknown
 from health_gate.series import Samples, total
 from health_gate.spec import DECODE, PREFILL, Wire
@@ -17,6 +18,8 @@ from health_gate.view import EndpointView
 _GUIDE: Final = "https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-model-deployment-ts-dpd.html"
 _COUNTERS: Final = "https://github.com/ai-dynamo/nixl/issues/1656"
 _GIGA: Final = 1e9
+_SHARE: Final = 0.5
+"""Of the KV bytes that EFA must have carried; our own choice, far from both all and nothing."""
 _RECOMPUTED: Final = (
     "The decoder computed the prompt again. Both roles need the same image and PYTHONHASHSEED=0, and opposite transfer roles; "
     "the buffer must hold the prompt."
@@ -137,55 +140,111 @@ def throughput(view: EndpointView) -> Result:
 
 @check(
     "kv.failures",
-    proves="No transfer failed and none expired while the gate sent its prompts.",
-    cannot="Failures that the connector does not count.",
+    proves="No transfer failed and none expired while the gate sent its prompts: each pod's failure counters stayed flat, or, where it "
+    "exports none, every prompt's KV arrived whole by the connector's log, in which no known error stands.",
+    cannot="Failures that the connector neither counts nor logs.",
     seconds=60,
     needs=("kv.moved",),
 )
 def failures(view: EndpointView) -> Result:
-    """Failure counters of both roles."""
+    """Failure counters of both roles; a connector that exports none must have said of every prompt that all of it arrived."""
     first, last = probe.short(view), probe.limit(view)
-    pods = [*view.pods(PREFILL), *view.pods(DECODE)]
-    seen = 0
-    for name in view.endpoint.series.failures:
-        around = probe.Exchange(last.prompt, last.answer, first.began, "", first.before, last.after)
-        rose, _, known = around.rise(pods, (name,))
-        seen += known
-        if rose > 0:
-            return failed(f"{name} rose by {rose:.0f}.", "Transfers fail now and then: read both roles' logs around the gate's prompts.")
-    return passed("No transfer failed." if seen else "The connector exports no failure counter.", counters=seen)
+    around = probe.Exchange(last.prompt, last.answer, first.began, "", first.before, last.after)
+    blind = []
+    for pod in (*view.pods(PREFILL), *view.pods(DECODE)):
+        counted = False
+        for name in view.endpoint.series.failures:
+            rose, _, known = around.rise([pod], (name,))
+            counted |= known
+            if rose > 0:
+                return failed(
+                    f"{name} rose by {rose:.0f} on {pod.name}.",
+                    "Transfers fail now and then: read both roles' logs around the gate's prompts.",
+                )
+        if not counted:
+            blind.append(pod.name)
+    if not blind:
+        return passed("No transfer failed.", proven_by="counters")
+    return _by_log(view, first.began, blind)
+
+
+def _by_log(view: EndpointView, since: float, blind: list[str]) -> Result:
+    """What the logs say of the transfers when pods export no failure counter."""
+    evidence: dict[str, Evidence] = {"without_counters": ", ".join(blind[:3]), "pods_without_counters": len(blind)}
+    prompts = [probe.long(view), probe.limit(view)]
+    whole = [min((int(line["got"]) for line in probe.retrieved(view, prompt)), default=0) for prompt in prompts]
+    missing = sum(got < _least(view, prompt.answer.prompt_tokens) for got, prompt in zip(whole, prompts, strict=True))
+    if missing:
+        return unknown(
+            f"{len(blind)} pods export no failure counter, and of {missing} prompts no log line says that all KV arrived.",
+            "Let the engine export the connector's metrics, or raise its log level so that each transfer has its line.",
+        ).with_evidence(**evidence)
+    for role in (PREFILL, DECODE):
+        for pod in view.pods(role):
+            text = view.kubernetes.log(pod, view.endpoint.pods[role].container, since, view.deadline)
+            if known := named(text, (*view.endpoint.patterns, *LOGS)):
+                return failed(f"{pod.name} logs {known.text!r}.", known.remedy, link=known.link).with_evidence(**evidence)
+    return passed("No transfer failed, says the connector's log.", proven_by="log", prompts=len(prompts)).with_evidence(**evidence)
 
 
 @check(
     "kv.wire",
-    proves="EFA's own sent or received bytes rose on the nodes while a long prompt moved (only where an exporter is known).",
+    proves="While a long prompt moved, EFA's own counters of sent or received bytes rose on the nodes of the pods, by at least half of the "
+    "KV bytes where those are known (only where an exporter is known).",
     cannot="Whose bytes they are. A flat rdma_write_bytes alone is no fault.",
     seconds=120,
     needs=("kv.moved",),
 )
 def wire(view: EndpointView) -> Result | None:
-    """Hardware counters around one more long prompt."""
+    """Hardware counters around one more long prompt.
+
+    What an RDMA read or write moves counts as sent and received bytes too. Each byte is sent by one node and received by
+    another, so the larger of both sums is compared with the bytes of KV.
+    """
     wanted = view.endpoint.wire
     if wanted is None:
         return None
-    before = _hardware(view, wanted)
+    before, dark = _hardware(view, wanted)
     exchange = probe.send(view, probe.long_prompt(view))
-    after = view.wait_for(
-        lambda: _hardware(view, wanted), lambda found: _bytes(before, found, wanted)[0] > 0, view.spec.deadlines.settle_seconds
-    )
     if exchange.answer.error:
         return failed(f"The prompt was not answered: {exchange.answer.error}.", "Read the router's log.")
-    if not before or not after:
-        return unknown("The exporter of EFA's counters cannot be read.", "Check its port and the security group.")
-    moved_bytes, written = _bytes(before, after, wanted)
-    if moved_bytes <= 0:
-        return failed(
-            "EFA's sent and received bytes are flat: the KV cache took another network.", _SLOW, link=_COUNTERS, rdma_written=written
-        )
-    return passed("EFA's bytes rose.", bytes=moved_bytes, rdma_written=written)
+    kv_bytes = _kv_bytes(view, exchange)
+    need = max(1.0, kv_bytes * _SHARE)
+    after, _ = view.wait_for(
+        lambda: _hardware(view, wanted), lambda found: max(_rises(before, found[0], wanted)[:2]) >= need, view.spec.deadlines.settle_seconds
+    )
+    sent, received, written = _rises(before, after, wanted)
+    evidence: dict[str, Evidence] = {
+        "sent_bytes": sent,
+        "received_bytes": received,
+        "rdma_written_bytes": written,
+        "kv_bytes": kv_bytes or None,
+        "nodes": len(after),
+    }
+    if max(sent, received) >= need:
+        return passed("EFA's bytes rose with the KV.").with_evidence(**evidence)
+    if dark := sorted({*dark, *(before.keys() - after.keys())}):
+        return unknown(
+            f"EFA's counters cannot be read on {', '.join(dark[:3])}.",
+            f"Look at the exporter's pods in {wanted.namespace}, and whether the security group lets the gate reach port {wanted.port}.",
+        ).with_evidence(**evidence)
+    if sent or received:
+        text = f"EFA carried {max(sent, received):,.0f} bytes of {kv_bytes:,.0f} of KV: most of it took another network."
+        return failed(text, _SLOW, link=_COUNTERS).with_evidence(**evidence)
+    text = "EFA's sent and received bytes are flat: the KV cache took another network."
+    return failed(text, _SLOW, link=_COUNTERS).with_evidence(**evidence)
 
 
-def _hardware(view: EndpointView, wanted: Wire) -> Mapping[str, Samples]:
+def _kv_bytes(view: EndpointView, exchange: probe.Exchange) -> float:
+    """Bytes of KV that a prompt moved, by the decoder's counters, else by its log; 0 when nobody says."""
+    rose, blind, known = exchange.rise(view.pods(DECODE), view.endpoint.series.kv_bytes)
+    if known and not blind:
+        return rose
+    return sum(float(line["gigabytes"]) * _GIGA for line in probe.retrieved(view, exchange) if line.groupdict().get("gigabytes"))
+
+
+def _hardware(view: EndpointView, wanted: Wire) -> tuple[Mapping[str, Samples], list[str]]:
+    """EFA's counters by node, and the nodes of the endpoint's workers on which they cannot be read."""
     nodes = {pod.node for role in (PREFILL, DECODE) for pod in view.pods(role)}
     exporters = view.memory.once(
         ("exporters", view.endpoint.key), lambda: view.kubernetes.pods(wanted.namespace, wanted.labels, "", view.deadline)
@@ -194,19 +253,16 @@ def _hardware(view: EndpointView, wanted: Wire) -> Mapping[str, Samples]:
     found = {}
     for pod in exporters:
         if pod.node in nodes:
-            way = view.kubernetes.way(pod.namespace, pod.name, pod.ip, wanted.port, view.deadline)
-            samples = probe.scrape(way, wanted.path, names, view.until(10))
-            if samples:
-                found[pod.name] = samples
-    return found
+            way = view.kubernetes.way(pod, wanted.port, view.deadline)
+            if samples := probe.scrape(way, wanted.path, names, view.until(10)):
+                found[pod.node] = samples
+    return found, sorted(nodes - found.keys())
 
 
-def _bytes(before: Mapping[str, Samples], after: Mapping[str, Samples], wanted: Wire) -> tuple[float, float]:
-    """Rise of sent and received bytes together, and of written ones."""
+def _rises(before: Mapping[str, Samples], after: Mapping[str, Samples], wanted: Wire) -> tuple[float, float, float]:
+    """Rise of sent, of received and of written bytes over all nodes that were read twice."""
 
     def rose(series: str) -> float:
-        if not series:
-            return 0.0
-        return sum((total(after[pod], series) or 0) - (total(before[pod], series) or 0) for pod in before.keys() & after.keys())
+        return sum((total(after[node], series) or 0) - (total(before[node], series) or 0) for node in before.keys() & after.keys())
 
-    return rose(wanted.sent) + rose(wanted.received), rose(wanted.rdma_written)
+    return rose(wanted.sent), rose(wanted.received), rose(wanted.rdma_written) if wanted.rdma_written else 0.0

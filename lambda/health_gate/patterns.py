@@ -68,8 +68,7 @@ LOGS: Final = (
     ),
     Pattern(
         "EngineDeadError",
-        "The engine died. With the inference operator this is an operator before v3.2 or a lost peer; see the log above it.",
-        _GUIDE,
+        "The engine died; see the log above it. A lost peer ends it too.",
     ),
     Pattern(
         "Failed to allocate memory object",

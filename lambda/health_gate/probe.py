@@ -3,7 +3,7 @@
 import re
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from eks_api.http import OK, Failed
@@ -35,7 +35,7 @@ Readings = dict[str, Samples | None]
 
 @dataclass(slots=True)
 class Exchange:
-    """A prompt, its answer, and the counters of all workers before and after."""
+    """A prompt, its answer, and the counters of all workers, and of whoever decides, before and after."""
 
     prompt: Prompt
     answer: Answer
@@ -110,19 +110,21 @@ def direct(view: EndpointView, prompt: Prompt, salt: str) -> Answer:
     """Send a prompt to the decoder alone."""
     wanted = view.endpoint.pods[DECODE]
     pod = view.pods(DECODE)[0]
-    way = view.kubernetes.way(pod.namespace, pod.name, pod.ip, wanted.port, view.deadline)
+    way = view.kubernetes.way(pod, wanted.port, view.deadline)
     return ask(way, view.endpoint.path, view.endpoint.served_name, prompt.text, view.deadline, max_tokens=_ANSWER_TOKENS, salt=salt)
 
 
 def readings(view: EndpointView) -> Readings:
-    """Counters of all prefill and decode pods; ``None`` where they could not be read."""
-    wanted = view.endpoint.series
-    names = (*wanted.requests, *wanted.external_tokens, *wanted.cached_tokens, *wanted.kv_bytes, *wanted.kv_seconds, *wanted.failures)
+    """Counters of all prefill and decode pods, and of those that decide; ``None`` where they could not be read."""
+    wanted, deciding = view.endpoint.series.all, view.endpoint.decisions
+    asked = [(role, "/metrics", wanted) for role in (PREFILL, DECODE)]
+    if deciding:
+        asked.append((deciding.role, deciding.path, (*deciding.split, *deciding.whole)))
     found: Readings = {}
-    for role in (PREFILL, DECODE):
+    for role, path, names in asked:
         for pod in view.pods(role):
-            way = view.kubernetes.way(pod.namespace, pod.name, pod.ip, view.endpoint.pods[role].port, view.deadline)
-            found[pod.name] = scrape(way, "/metrics", names, view.until(_SCRAPE_SECONDS))
+            way = view.kubernetes.way(pod, view.endpoint.pods[role].port, view.deadline)
+            found[pod.name] = scrape(way, path, names, view.until(_SCRAPE_SECONDS))
     return found
 
 
@@ -149,17 +151,28 @@ def lines(view: EndpointView, role: str, expression: str, since: float) -> list[
     return found
 
 
-def decision(view: EndpointView, exchange: Exchange) -> bool | None:
-    """What the router's log says of a prompt: split or not. ``None`` when it says nothing."""
+def decision(view: EndpointView, exchange: Exchange) -> tuple[bool | None, str]:
+    """Whether the router split a prompt, and what says so: its log, else counters. ``None`` when nothing does."""
 
     def look() -> list[re.Match[str]]:
         found = lines(view, ROUTER, view.endpoint.logs.decision, exchange.began)
         return [match for match in found or () if match["estimate"] == str(exchange.prompt.estimate)]
 
-    if not view.endpoint.logs.decision:
+    if view.endpoint.logs.decision and (own := view.wait_for(look, bool, view.spec.deadlines.settle_seconds)):
+        return own[-1]["split"] == view.endpoint.logs.decided_yes, "router log"
+    return _counted(view, exchange), "router counters"
+
+
+def _counted(view: EndpointView, exchange: Exchange) -> bool | None:
+    """What the counters of decisions say; ``None`` when other requests were decided at the same time, or nothing was counted."""
+    wanted = view.endpoint.decisions
+    if wanted is None:
         return None
-    own = view.wait_for(look, bool, view.spec.deadlines.settle_seconds)
-    return own[-1]["split"] == view.endpoint.logs.decided_yes if own else None
+    pods = view.pods(wanted.role)
+    if any(exchange.before.get(pod.name) is None or exchange.after.get(pod.name) is None for pod in pods):
+        return None
+    split, whole = (exchange.rise(pods, names)[0] for names in (wanted.split, wanted.whole))
+    return split > 0 if bool(split) != bool(whole) else None
 
 
 def retrieved(view: EndpointView, exchange: Exchange) -> list[re.Match[str]]:
@@ -185,8 +198,8 @@ def _router(view: EndpointView) -> Way:
     found = view.kubernetes.addresses(wanted.namespace, wanted.service, view.deadline)
     if not found:
         raise Waiting(f"The Service {wanted.namespace}/{wanted.service} has no ready address.")
-    first = found[0]
-    return view.kubernetes.way(wanted.namespace, first.pod, first.ip, first.port or wanted.port, view.deadline)
+    first = found[0] if found[0].port else replace(found[0], port=wanted.port)
+    return view.kubernetes.service_way(wanted.namespace, wanted.service, wanted.service_port, first, view.deadline)
 
 
 def _send(view: EndpointView, prompt: Prompt, *, stream: bool = False) -> Exchange:

@@ -6,7 +6,7 @@ The defaults are vLLM's own names, which every backend's engine exports.
 
 import json
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from health_gate.reading import BadSpec, build
@@ -70,7 +70,13 @@ class Definition:
 
 @dataclass(frozen=True, slots=True)
 class Pods:
-    """The pods of a role. ``port`` is the engine's own (of the router: its pods' port); ``service`` is the router's."""
+    """The pods of a role. ``containers`` is how many a ready pod has, native sidecars among them; ``port`` is the engine's
+    own, of other roles their pods'. ``service`` and ``service_port`` are the router's.
+
+    ``role_log`` and ``role_settings`` are regular expressions over the pod's log, and over its container's arguments and
+    variables as the lines ``arg …`` and ``env NAME=value``; ``role_label`` is a label, ``key=value``. Each shows the pod's side of
+    the transfer; empty: the backend has no such sign.
+    """
 
     namespace: str
     name_prefix: str
@@ -80,14 +86,22 @@ class Pods:
     port: int
     labels: dict[str, str] = field(default_factory=dict)
     service: str = ""
+    service_port: int = 0
     gpus: int = 0
     efa: int = 0
     hugepages_mib: int = 0
+    role_log: str = ""
+    role_settings: str = ""
+    role_label: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """The backend's own object. ``state`` and ``message`` are places in it, as ``status.state``, with numbers for list items."""
+    """An object that says how the endpoint fares: the backend's own, a Deployment, or the like.
+
+    ``state`` and ``message`` are places in it, as ``status.state``; an item of a list is named by its number, or by a field of
+    it, as ``status.conditions[type=Available].status``. A state that is neither ``ready`` nor ``failed`` says that the backend is at work.
+    """
 
     group: str
     version: str
@@ -99,6 +113,13 @@ class Resource:
     message: str = ""
     must_have: tuple[str, ...] = ()
     """Places that must not be empty in the live object: an older definition drops what it does not know."""
+    namespace: str = ""
+    """The endpoint's, when empty."""
+
+    @property
+    def label(self) -> str:
+        """``plural/name``."""
+        return f"{self.plural}/{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +133,19 @@ class Logs:
     decision: str = ""
     decided_yes: str = "True"
     retrieved: str = ""
-    prefill_role: str = ""
-    decode_role: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Decisions:
+    """Counters of whoever decides, prompt by prompt, whether prefill is used: the pods of ``role``, at their port.
+
+    ``split`` and ``whole`` are time series, each a list of alternatives as in ``Series``.
+    """
+
+    role: str
+    split: tuple[str, ...]
+    whole: tuple[str, ...]
+    path: str = "/metrics"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +165,16 @@ class Series:
         "vllm:nixl_num_failed_notifications_total",
         "vllm:nixl_num_kv_expired_reqs_total",
         "lmcache:get_blocking_failed_count",
+        "lmcache:get_blocking_failed_count_total",
         "lmcache:put_failed_count",
+        "lmcache:put_failed_count_total",
     )
     """All of these count, not only the first."""
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """Every name."""
+        return tuple(name for each in fields(self) for name in getattr(self, each.name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +220,7 @@ class Endpoint:
     pods: dict[str, Pods]
     kv_floor_gb_per_second: float
     objectives: Objectives | None = None
-    resource: Resource | None = None
+    resources: tuple[Resource, ...] = ()
     sagemaker_endpoint: str = ""
     characters_per_token: int = 4
     """How the router estimates a prompt's tokens: characters divided by this, rounded down."""
@@ -190,18 +229,26 @@ class Endpoint:
     logprob_tolerance: float = 0.2
     """Two answers may part where both candidates' log-probabilities are this close: batch shapes change the last bits."""
     logs: Logs = Logs()
+    decisions: Decisions | None = None
     series: Series = Series()
     wire: Wire | None = None
     patterns: tuple[Pattern, ...] = ()
+    remedies: dict[str, str] = field(default_factory=dict)
+    """What this backend advises when a check fails, by the check's id."""
 
     def __post_init__(self) -> None:
         if missing := set(ROLES) - set(self.pods):
             raise BadSpec(f"endpoint {self.name} lacks pods.{min(missing)}")
-        for name in ("decision", "retrieved", "prefill_role", "decode_role"):
+        if self.decisions and self.decisions.role not in self.pods:
+            raise BadSpec(f"endpoint {self.name}: decisions.role is none of its pods")
+        expressions = {f"logs.{name}": getattr(self.logs, name) for name in ("decision", "retrieved")}
+        for role, pods in self.pods.items():
+            expressions |= {f"pods.{role}.{name}": getattr(pods, name) for name in ("role_log", "role_settings")}
+        for name, expression in expressions.items():
             try:
-                re.compile(getattr(self.logs, name))
+                re.compile(expression)
             except re.error as error:
-                raise BadSpec(f"endpoint {self.name}: logs.{name} is not a regular expression ({error})") from None
+                raise BadSpec(f"endpoint {self.name}: {name} is not a regular expression ({error})") from None
         for name, groups in {"decision": {"estimate", "split"}, "retrieved": {"got", "needed"}}.items():
             pattern = getattr(self.logs, name)
             if pattern and (missing := groups - set(re.compile(pattern).groupindex)):

@@ -50,20 +50,23 @@ def _went_through(view: EndpointView, exchange: Exchange, what: str) -> Result:
     """
     rose, blind, known = _used(view, exchange)
     evidence = {**_evidence(exchange), "prefill_requests": rose if known else None}
-    said = probe.decision(view, exchange)
-    if rose > 0 and said is not False:
+    said, source = probe.decision(view, exchange)
+    # Counters of decisions are shared with other clients, as those of requests are; only a line is of this very prompt.
+    denied = said is False and source == "router log"
+    if rose > 0 and not denied:
         return passed(f"{what} went through prefill.").with_evidence(**evidence, proven_by="counters")
     remedy = "Look why the router falls back to the decoder: its log, the workers' labels, and the threshold in characters / 4."
     if said is False:
-        return failed(f"{what} was answered without prefill: the router decided against it.", remedy).with_evidence(**evidence)
+        text = f"{what} was answered without prefill: the router decided against it."
+        return failed(text, remedy).with_evidence(**evidence, shown_by=source)
     if not blind:
         text = f"{what} was answered, but no prefill pod worked on it" + (", although the router says so." if said else ".")
         return failed(text, remedy, link=_FALLBACK).with_evidence(**evidence)
     if said:
-        return passed(f"{what} went through prefill, says the router.").with_evidence(**evidence, proven_by="router log")
+        return passed(f"{what} went through prefill, says the router.").with_evidence(**evidence, proven_by=source)
     return unknown(
-        f"Nobody can say whether {what.lower()} used prefill: no counters of {', '.join(blind[:3])}, no line in the router's log.",
-        "Let the gate reach the workers' metrics port, or read the router's log.",
+        f"Nobody can say whether {what.lower()} used prefill: no counters of {', '.join(blind[:3])}, no word of the router's.",
+        "Let the gate reach the workers' metrics port, or read the router's log or counters.",
     ).with_evidence(**evidence)
 
 
@@ -73,16 +76,16 @@ def _stayed_away(view: EndpointView, exchange: Exchange) -> Result:
     evidence = {**_evidence(exchange), "prefill_requests": rose if known else None}
     if known and not blind and rose == 0:
         return passed("A short prompt went straight to the decoder.").with_evidence(**evidence, proven_by="counters")
-    said = probe.decision(view, exchange)
+    said, source = probe.decision(view, exchange)
     if said is False:
-        return passed("A short prompt went straight to the decoder, says the router.").with_evidence(**evidence, proven_by="router log")
+        return passed("A short prompt went straight to the decoder, says the router.").with_evidence(**evidence, proven_by=source)
     if said or rose > 0:
         return failed(
             "A prompt below the threshold went through prefill.", "Compare the router's threshold with routing.threshold_tokens."
         ).with_evidence(**evidence)
     return unknown(
-        "Nobody can say whether a short prompt used prefill: neither counters nor the router's log can be read.",
-        "Let the gate reach the workers' metrics port, or read the router's log.",
+        "Nobody can say whether a short prompt used prefill: neither counters nor the router's word can be read.",
+        "Let the gate reach the workers' metrics port, or read the router's log or counters.",
     ).with_evidence(**evidence)
 
 

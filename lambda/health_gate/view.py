@@ -8,7 +8,7 @@ from threading import Lock
 from typing import Any, Final, Protocol, TypeVar
 
 from health_gate.kubernetes import Kubernetes, Node, Pod
-from health_gate.spec import ROLES, Endpoint, Spec
+from health_gate.spec import Endpoint, Spec
 
 Value = TypeVar("Value")
 _ATTEMPTS: Final = 3
@@ -149,4 +149,4 @@ class EndpointView(View):
     @property
     def all_pods(self) -> list[Pod]:
         """The pods of all roles."""
-        return [pod for role in ROLES for pod in self.pods(role)]
+        return [pod for role in self.endpoint.pods for pod in self.pods(role)]

@@ -40,7 +40,10 @@ ADOPTED_CLUSTER: dict[str, Any] = {
 ADOPTED_BUCKET: dict[str, Any] = {"storage.models.bucket": {"existing": "our-weights", "region": "us-east-2"}}
 CLOSED: dict[str, Any] = {
     "network.egress": {"nat_gateways": 0, "interface_endpoints": True},
-    "cluster.agent_repositories": {"nvidia_device_plugin": "111122223333.dkr.ecr.us-east-2.amazonaws.com/nvidia/k8s-device-plugin"},
+    "cluster.agent_repositories": {
+        "nvidia_device_plugin": "111122223333.dkr.ecr.us-east-2.amazonaws.com/nvidia/k8s-device-plugin",
+        "efa_counters": "111122223333.dkr.ecr.us-east-2.amazonaws.com/python",
+    },
     "endpoints[0].image": {
         "repository": "111122223333.dkr.ecr.us-east-2.amazonaws.com/vllm",
         "tag": "server-hyperpod-cuda-v1.1",

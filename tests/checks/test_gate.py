@@ -1,5 +1,7 @@
 """Rules about the health gate: the smallest wrong input, and the nearest right one."""
 
+from typing import Any
+
 import pytest
 
 from dpd.finding import Level
@@ -14,6 +16,7 @@ CASES = [
     Case(
         "GAT002", HUGE, "endpoints[0].model", "the gate can wait 2,220 s", {"endpoints[0].model.parameters_billion": 400.0}, Level.WARNING
     ),
+    Case("GAT004", {"gate.efa_counters": False}, "gate.efa_counters", "by its rate alone", {"gate.efa_counters": True}, Level.WARNING),
     Case("GAT003", {**OFF, "gate.notify": ["a@example.com"]}, "gate.notify", "nobody is told", {"gate.notify": ["a@example.com"]}),
 ]
 
@@ -32,3 +35,8 @@ def test_the_bound_is_where_the_wait_ends() -> None:
     most = (longest_gate_wait_seconds() - 600) * 500e6 / 2 / 1e9
     assert findings({"endpoints[0].model.parameters_billion": most}, id="GAT002") == []
     assert findings({"endpoints[0].model.parameters_billion": most * 1.001}, id="GAT002")
+
+
+@pytest.mark.parametrize("changes", [OFF, {"endpoints": []}])
+def test_counters_that_nobody_would_read_may_be_off(changes: dict[str, Any]) -> None:
+    assert findings({"gate.efa_counters": False, **changes}, id="GAT004") == []

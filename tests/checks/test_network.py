@@ -17,6 +17,9 @@ def subnets(*listed: dict[str, str]) -> dict[str, Any]:
     return {**ADOPTED_NETWORK, "network.existing.control_plane_subnets": list(listed)}
 
 
+PLUGIN, PYTHON = ({name: CLOSED["cluster.agent_repositories"][name]} for name in ("nvidia_device_plugin", "efa_counters"))
+
+
 def image(repository: str) -> dict[str, Any]:
     return {**CLOSED, "endpoints[0].image.repository": repository}
 
@@ -57,7 +60,14 @@ CASES = [
             ("111122223333.dkr.ecr.us-west-2.amazonaws.com/vllm", "us-west-2"),
         ]
     ),
-    Case("NET005", {**CLOSED, "cluster.agent_repositories": {}}, "cluster.agent_repositories.nvidia_device_plugin", "nvcr.io", CLOSED),
+    Case("NET005", {**CLOSED, "cluster.agent_repositories": PYTHON}, "cluster.agent_repositories.nvidia_device_plugin", "nvcr.io", CLOSED),
+    Case(
+        "NET005",
+        {**CLOSED, "cluster.agent_repositories": PLUGIN},
+        "cluster.agent_repositories.efa_counters",
+        "public.ecr.aws",
+        {**CLOSED, "cluster.agent_repositories": PLUGIN, "gate.efa_counters": False},
+    ),
     Case("NET006", api("0.0.0.0/1"), "cluster.api_access.public_cidrs[0]", "2,147,483,648 addresses", api("8.0.0.0/8"), Level.WARNING),
     Case(
         "NET006", api("203.0.113.0/24", "10.0.0.0/8"), "cluster.api_access.public_cidrs[1]", "private", api("203.0.113.0/24"), Level.WARNING

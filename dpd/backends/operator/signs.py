@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from dpd.backends.operator import resource as r
-from dpd.backends.operator.build import EFA, GPU, build
+from dpd.backends.operator.build import build
 from dpd.backends.signs import DefinitionSigns, KnownText, LogSigns, ObjectSigns, PodSigns, RoleSigns, Signs
 from dpd.backends.site import Site
+from dpd.backends.workload import EFA, GPU
 from dpd.catalog.operator import Operator, operator
 from dpd.catalog.runtime_versions import huge_pages
 from dpd.environment.endpoint import Endpoint, Role
@@ -28,22 +29,25 @@ def signs(endpoint: Endpoint, site: Site) -> Signs:
     return Signs(
         path=facts.invocation_paths[endpoint.routing.api],
         pods={**workers, "router": _router(endpoint, facts)},
-        resource=ObjectSigns(
-            group=r.GROUP,
-            version=_version(),
-            plural=r.PLURAL,
-            name=body["metadata"]["name"],
-            state=facts.status["state"],
-            ready=facts.status["ready"],
-            failed=tuple(facts.status["failed"]),
-            message=facts.status["message"],
-            must_have=(*(f"spec.pdSpec.{spec}" for spec in _SPECS.values()), "spec.intelligentRoutingSpec"),
+        resources=(
+            ObjectSigns(
+                group=r.GROUP,
+                version=_version(),
+                plural=r.PLURAL,
+                name=body["metadata"]["name"],
+                state=facts.status["state"],
+                ready=facts.status["ready"],
+                failed=tuple(facts.status["failed"]),
+                message=facts.status["message"],
+                must_have=(*(f"spec.pdSpec.{spec}" for spec in _SPECS.values()), "spec.intelligentRoutingSpec"),
+            ),
         ),
-        definition=DefinitionSigns(
-            name=f"{r.PLURAL}.{r.GROUP}", version=_version(), fields=tuple(sorted(set(_fields(body["spec"], "spec"))))
+        definitions=(
+            DefinitionSigns(name=f"{r.PLURAL}.{r.GROUP}", version=_version(), fields=tuple(sorted(set(_fields(body["spec"], "spec"))))),
         ),
-        logs=LogSigns(**facts.log_signatures),
+        logs=LogSigns(decision=facts.log_signatures["decision"], retrieved=facts.log_signatures["retrieved"]),
         patterns=tuple(KnownText(**known) for known in facts.known_texts),
+        remedies=facts.remedies,
         characters_per_token=facts.characters_per_token,
         chunk_tokens=_chunk_tokens(endpoint, facts),
     )
@@ -75,6 +79,9 @@ def _worker(endpoint: Endpoint, name: str, role: Role, spec: dict[str, Any], fac
         gpus=_amount(asked.get(GPU)),
         efa=_amount(asked.get(EFA)),
         hugepages_mib=_mebibytes(asked.get(huge_pages()["resource"])),
+        role_log=facts.log_signatures[f"{name}_role"],
+        role_settings=facts.role_settings[name],
+        role_label=f"{facts.role_label}={name}",
     )
 
 
@@ -88,6 +95,7 @@ def _router(endpoint: Endpoint, facts: Operator) -> PodSigns:
         containers=facts.containers["router"],
         port=facts.ports["router"],
         service=names.routing_service,
+        service_port=facts.ports["service"],
     )
 
 

@@ -22,6 +22,7 @@ from tests.lambdas.health_gate.aws_calls import EKS_ARN, REGION, SELF, Calls, Th
 from tests.lambdas.health_gate.engine import DECODE_IP, PREFILL_IP, ROUTER_IP, Engine
 
 NAMESPACE, SYSTEM = "llm", "hyperpod-inference-system"
+STARTED: Final = "2026-11-29T10:00:00Z"
 SERVICE: Final = "chat-llm-routing-service"
 CRD: Final = "inferenceendpointconfigs.inference.sagemaker.aws.amazon.com"
 GROUPS: Final = {"system": ("ml.c5.4xlarge", 2), "prefill": ("ml.p5.48xlarge", 1), "decode": ("ml.p5.48xlarge", 1)}
@@ -54,7 +55,8 @@ def pod(role: str, ip: str, *, namespace: str = NAMESPACE, containers: int = 3, 
             "podIP": ip,
             "phase": "Running",
             "containerStatuses": [
-                {"name": each, "ready": True, "restartCount": 0, "state": {"running": {}}, "lastState": {}} for each in names
+                {"name": each, "ready": True, "restartCount": 0, "state": {"running": {"startedAt": STARTED}}, "lastState": {}}
+                for each in names
             ],
         },
     }
@@ -81,6 +83,7 @@ class World:
     webhooks: list[dict[str, Any]] = field(default_factory=list)
     custom: dict[str, Any] | None = None
     definition: dict[str, Any] | None = None
+    deployments: dict[str, dict[str, Any]] = field(default_factory=dict)
     override: dict[str, tuple[int, bytes]] = field(default_factory=dict)
     stalled: set[str] = field(default_factory=set)
     refuse_tokens: int = 0
@@ -90,6 +93,8 @@ class World:
     endpoint_changes: dict[str, Any] = field(default_factory=dict)
     engines: dict[str, Engine] = field(default_factory=dict)
     """Engines of more endpoints, by the third part of their addresses."""
+    first_line: str = "2026-11-29T10:00:05.123456789Z"
+    """When the oldest line that a node still has was written."""
     pods_port: int = 0
     api: str = ""
 
@@ -133,6 +138,9 @@ class World:
                     "name_prefix": "prefill-chat-",
                     "container": "prefill-chat",
                     "labels": {"dpd-role": "prefill"},
+                    "role_log": "'pd_role': 'sender'",
+                    "role_settings": "kv_role=kv_producer",
+                    "role_label": "dpd-role=prefill",
                 },
                 "decode": {
                     **role,
@@ -140,6 +148,9 @@ class World:
                     "name_prefix": "decode-chat-",
                     "container": "decode-chat",
                     "labels": {"dpd-role": "decode"},
+                    "role_log": "'pd_role': 'receiver'",
+                    "role_settings": "kv_role=kv_consumer",
+                    "role_label": "dpd-role=decode",
                 },
                 "router": {
                     "namespace": SYSTEM,
@@ -149,24 +160,25 @@ class World:
                     "containers": 2,
                     "port": self.pods_port,
                     "service": SERVICE,
+                    "service_port": 443,
                 },
             },
-            "resource": {
-                "group": "inference.sagemaker.aws.amazon.com",
-                "version": "v1",
-                "plural": "inferenceendpointconfigs",
-                "name": "chat",
-                "state": "status.state",
-                "ready": "DeploymentComplete",
-                "failed": ["DeploymentFailed"],
-                "message": "status.conditions.0.message",
-                "must_have": ["spec.pdSpec.prefillSpec"],
-            },
+            "resources": [
+                {
+                    "group": "inference.sagemaker.aws.amazon.com",
+                    "version": "v1",
+                    "plural": "inferenceendpointconfigs",
+                    "name": "chat",
+                    "state": "status.state",
+                    "ready": "DeploymentComplete",
+                    "failed": ["DeploymentFailed"],
+                    "message": "status.conditions.0.message",
+                    "must_have": ["spec.pdSpec.prefillSpec"],
+                }
+            ],
             "logs": {
                 "decision": r"Conditional routing: estimated_tokens=(?P<estimate>\d+), threshold=\d+, disaggregate=(?P<split>True|False)",
                 "retrieved": r"Retrieved (?P<got>\d+) out of (?P<needed>\d+) required tokens.*throughput: (?P<throughput>[\d.]+) GB/s",
-                "prefill_role": "'pd_role': 'sender'",
-                "decode_role": "'pd_role': 'receiver'",
             },
             **self.endpoint_changes,
         }
@@ -227,7 +239,8 @@ class World:
         parts = [unquote(part) for part in address.path.strip("/").split("/")]
         if address.path.endswith("/log"):
             engine, ip = self.at(self._ip(parts[-2]))
-            return 200, "\n".join(engine.logs.get(ip, [])).encode()
+            stamp = f"{self.first_line} " if query.get("timestamps") else ""
+            return 200, "\n".join(stamp + line for line in ["INFO begin", *engine.logs.get(ip, [])]).encode()
         found = self._object(parts)
         if isinstance(found, list):
             start = int(query.get("continue", 0))
@@ -247,6 +260,8 @@ class World:
             return self.definition
         if "inferenceendpointconfigs" in parts:
             return self.custom
+        if "deployments" in parts:
+            return self.deployments.get(kind)
         namespace = parts[parts.index("namespaces") + 1]
         listed = {"pods": self.pods, "endpointslices": self.slices, "events": self.events}[kind]
         return [item for item in listed if item["metadata"].get("namespace", namespace) == namespace]
@@ -255,9 +270,14 @@ class World:
         return next((str(each["status"]["podIP"]) for each in self.pods if each["metadata"]["name"] == name), "")
 
     def proxied(self, path: str) -> str:
-        """Address of the pod that a request through the API server is for."""
-        place = path.partition("/proxy")[0]
-        return self._ip(place.rsplit("/", 1)[1].partition(":")[0])
+        """Address of the pod that a request through the API server is for; of a Service, that of its first one."""
+        kind, name = path.partition("/proxy")[0].rsplit("/", 2)[1:]
+        if kind == "pods":
+            return self._ip(name.partition(":")[0])
+        _, service, port = name.split(":")
+        slices = [each for each in self.slices if each["metadata"]["labels"]["kubernetes.io/service-name"] == service]
+        assert port == "443"
+        return str(slices[0]["endpoints"][0]["addresses"][0])
 
     def at(self, ip: str) -> tuple[Engine, str]:
         """The engine that listens at an address, 127.0.<endpoint>.<role>, and the address as that engine knows it."""
