@@ -11,6 +11,7 @@ from typing import Final
 from commands import report
 from commands.rules import families
 from dpd.catalog import add_ons, images, kubernetes, node_agents
+from dpd.catalog.llmd import llmd
 from dpd.catalog.prices import Price
 from dpd.catalog.sources import source
 from dpd.checks.registry import Context, run
@@ -94,9 +95,22 @@ def _versions() -> Iterator[str]:
         yield f"| {name.replace('_', ' ')} | {agent.tag} | {_read(agent.sources)} |"
     holds = f"{image.tag}: vLLM {image.vllm}, LMCache {image.lmcache}, NIXL {image.nixl}"
     yield f"| serving image {image.repository} | {holds} | {_read((image.source,))} |"
+    yield from _llmd()
     for package in _SHOWN_PINS:
         yield f"| {package} | {pins[package]} | requirements.lock |"
     yield from (f"| {package} | {version} | package.json |" for package, version in npm.items())
+
+
+def _llmd() -> Iterator[str]:
+    """The set of versions that the llm-d backend runs with, and its images by digest."""
+    server, known = images.default_image("llm-d"), llmd()
+    for name, part in known.versions.items():
+        oldest = f" (at least {part.oldest})" if part.oldest else ""
+        yield f"| llm-d: {name} | {part.version}{oldest} | {_read(tuple(part.sources))} |"
+    holds = f"{server.tag} `{server.digest[:19]}…`: vLLM {server.vllm}, NIXL {server.nixl}, LMCache {server.lmcache}"
+    yield f"| llm-d: serving image {server.repository} | {holds} | {_read((server.source,))} |"
+    for image in known.images.values():
+        yield f"| llm-d: image {image.repository} | {image.tag} `{image.digest[:19]}…` | {_read(tuple(image.sources))} |"
 
 
 def _read(keys: tuple[str, ...]) -> str:

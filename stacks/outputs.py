@@ -7,7 +7,7 @@ from aws_cdk import CfnOutput, Stack
 from constructs import Construct
 
 from dpd.environment.endpoint import Endpoint
-from dpd.environment.names import OPERATOR_NAMESPACE, EndpointNames
+from dpd.environment.names import OPERATOR_NAMESPACE, EndpointNames, LlmdNames
 from stacks.values import LustreValues
 
 _API_PATHS: Final = {"chat_completions": "v1/chat/completions", "completions": "v1/completions"}
@@ -34,10 +34,16 @@ def storage(stack: Stack, *, model_bucket_name: str, lustre: LustreValues | None
 
 
 def endpoints(stack: Stack, served: Sequence[Endpoint]) -> None:
-    """How each endpoint is reached. The router speaks plain HTTP on port 443: with `https://` a client reports WRONG_VERSION_NUMBER."""
+    """How each endpoint is reached.
+
+    The operator's router speaks plain HTTP on port 443: with `https://` a client reports WRONG_VERSION_NUMBER.
+    """
     for endpoint in served:
-        names = EndpointNames.of(endpoint)
         scope = Construct(stack, f"Outputs-{endpoint.name}")
+        if endpoint.backend == "llm-d":
+            _llmd(scope, endpoint)
+            continue
+        names = EndpointNames.of(endpoint)
         url = f"http://{names.routing_host}:443/{_API_PATHS[endpoint.routing.api]}"
         CfnOutput(scope, "Url", value=url, description=f"{endpoint.name}: URL inside the cluster")
         command = (
@@ -45,3 +51,13 @@ def endpoints(stack: Stack, served: Sequence[Endpoint]) -> None:
             "--output jsonpath='{.status.loadBalancer.ingress[0].hostname}'"
         )
         CfnOutput(scope, "LoadBalancerCommand", value=command, description=f"{endpoint.name}: prints the load balancer's host name")
+
+
+def _llmd(scope: Construct, endpoint: Endpoint) -> None:
+    names = LlmdNames.of(endpoint)
+    url = f"http://{names.host}/{_API_PATHS[endpoint.routing.api]}"
+    if endpoint.routing.gateway is None:
+        CfnOutput(scope, "Url", value=url, description=f"{endpoint.name}: URL inside the cluster")
+        return
+    command = f"kubectl get gateway {names.gateway} --namespace {endpoint.namespace} --output jsonpath='{{.status.addresses[0].value}}'"
+    CfnOutput(scope, "LoadBalancerCommand", value=command, description=f"{endpoint.name}: prints the load balancer's host name")

@@ -43,12 +43,17 @@ class Llmd:
     containers: dict[str, str]
     sources: list[str]
     owned_variables: dict[str, str]
-    """Environment variables of the workers that this tool sets, by their beginnings, with the reason."""
+    """Environment variables of the workers that this tool sets, with the reason; a name that ends in ``_`` stands for all that begin so."""
+    faults: list[dict[str, str]]
+    """Versions in a serving image with a fault of their own: ``part``, ``version``, ``symptom`` and ``link``."""
+    driver: dict[str, Any]
+    """The NVIDIA driver that the default image needs: ``cuda`` and ``least``."""
     more: dict[str, Any] = field(default_factory=dict)
 
     def owner_reason(self, variable: str) -> str:
         """Why a user must not set an environment variable; empty when they may."""
-        return next((reason for begin, reason in self.owned_variables.items() if variable.startswith(begin)), "")
+        owned = self.owned_variables
+        return owned.get(variable) or next((owned[begin] for begin in owned if begin.endswith("_") and variable.startswith(begin)), "")
 
 
 @cache
@@ -58,6 +63,6 @@ def llmd() -> Llmd:
     return Llmd(
         versions={name: Version(**row) for name, row in table.pop("versions").items()},
         images={name: RouterImage(**row) for name, row in table.pop("images").items()},
-        **{key: table.pop(key) for key in ("ports", "labels", "worker_labels", "containers", "sources", "owned_variables")},
+        **{key: table.pop(key) for key in ("ports", "labels", "worker_labels", "containers", "sources", "owned_variables", "faults", "driver")},
         more=table,
     )

@@ -8,7 +8,7 @@ from dpd.checks.registry import Context, Problem, check
 from dpd.environment import names
 from dpd.environment.endpoint import Endpoint
 from dpd.environment.environment import Environment
-from dpd.environment.names import EndpointNames, Names
+from dpd.environment.names import EndpointNames, LlmdNames, Names
 from dpd.finding import Level
 
 _KUBERNETES = "https://kubernetes.io/docs/concepts/overview/working-with-objects/names/"
@@ -32,6 +32,8 @@ def _endpoints(environment: Environment) -> Iterator[tuple[str, Endpoint]]:
 def routing_service(environment: Environment, _: Context) -> Iterator[Problem]:
     """Keep name and namespace together short enough."""
     for path, endpoint in _endpoints(environment):
+        if endpoint.backend != "operator":
+            continue
         service = EndpointNames.of(endpoint).routing_service
         over = len(service) - names.SERVICE_NAME_LIMIT
         if over > 0:
@@ -48,24 +50,39 @@ def routing_service(environment: Environment, _: Context) -> Iterator[Problem]:
 
 @check(
     "NAM002",
-    "Names of the roles' containers fit",
-    why="The operator calls the Deployment and the container of a role <role>-<name>; a container name is a DNS label of at most "
-    "63 characters.",
+    "Names of the roles' objects fit",
+    why="The operator calls the Deployment and the container of a role <role>-<name>, and llm-d's objects carry the role and the revision "
+    "behind the name; names of containers, of sets and of their pods are DNS labels of at most 63 characters.",
     link=_DPD,
 )
 def role_containers(environment: Environment, _: Context) -> Iterator[Problem]:
     """Keep every endpoint's name short enough for its roles."""
     for path, endpoint in _endpoints(environment):
-        longest = max((EndpointNames.of(endpoint).workload(role) for role, _role in endpoint.roles), key=len)
+        longest = max(_role_names(endpoint), key=len)
         over = len(longest) - names.CONTAINER_NAME_LIMIT
         if over > 0:
             yield Problem(
                 path=f"{path}.name",
-                message=f"a role's container would be called {longest[:70]}… with {len(longest)} characters",
+                message=f"a role's {'container' if endpoint.backend == 'operator' else 'pods'} would be called {longest[:70]}… with "
+                f"{len(longest)} characters",
                 value=endpoint.name,
                 limit=f"at most {len(endpoint.name) - over} characters",
                 fix=f"shorten the name by {over}",
             )
+
+
+def _role_names(endpoint: Endpoint) -> Iterator[str]:
+    if endpoint.backend == "operator":
+        yield from (EndpointNames.of(endpoint).workload(role) for role, _role in endpoint.roles)
+        return
+    made = LlmdNames.of(endpoint)
+    yield made.tokenizer
+    for role, settings in endpoint.roles:
+        if settings.expert_parallel:
+            yield f"{made.workload(role)}-{settings.replicas}-{settings.expert_parallel.nodes}"
+        elif endpoint.workload == "disaggregated_set":
+            # The controller names a set's part by slice, a hash of up to ten characters, and role.
+            yield f"{made.workload_set}-0-{'x' * 10}-{role}-{settings.replicas}"
 
 
 @check(
@@ -135,6 +152,13 @@ def unique_objects(environment: Environment, _: Context) -> Iterator[Problem]:
 
 
 def _objects(endpoint: Endpoint) -> Iterator[tuple[str, str, str]]:
+    if endpoint.backend != "operator":
+        own = LlmdNames.of(endpoint)
+        for name in (own.prefill, own.decode, own.picker, own.tokenizer):
+            yield "workload", endpoint.namespace, name
+        for name in (own.service, own.gateway):
+            yield "Service", endpoint.namespace, name
+        return
     made = EndpointNames.of(endpoint)
     yield "InferenceEndpointConfig", endpoint.namespace, made.resource
     for role, _ in endpoint.roles:

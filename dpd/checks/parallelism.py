@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from dpd.backends.arguments import parse
+from dpd.backends.backend import backend
 from dpd.catalog import serving
 from dpd.checks.registry import Context, Problem, check
 from dpd.environment.environment import Environment
@@ -71,7 +72,8 @@ def _kv_heads(environment: Environment, _: Context) -> Iterator[Problem]:
 @check(
     "PAR003", "Prefill and decode are split so that KV can be handed over",
     why="KV lies in pieces, one for each rank. With LMCache, which the operator uses, a rank hands its piece to the rank of the same "
-        "number; other splits fail at the first long prompt, with an assertion or an index error.",
+        "number; with NIXL, which llm-d uses, a decode rank reads a part of a prefill rank's piece, never several. Other splits fail at "
+        "the first long prompt, with an assertion or an index error.",
     link=_DPD,
     seen_in=("https://github.com/LMCache/LMCache/issues/1142", "https://github.com/vllm-project/vllm/issues/42895"),
 )  # fmt: skip
@@ -82,7 +84,8 @@ def _pair(environment: Environment, _: Context) -> Iterator[Problem]:
         problem = pair_problem(_CONNECTORS[endpoint.backend], prefill, decode, latent=latent)
         if problem:
             path = f"endpoints[{index}].decode.tensor_parallel"
-            yield Problem(path, problem, f"set both to {max(prefill, decode)}", decode, str(prefill))
+            other = "" if backend(endpoint.backend).capabilities.equal_tensor_parallel else f", or decode to a multiple of {prefill}"
+            yield Problem(path, problem, f"set both to {max(prefill, decode)}{other}", decode, str(prefill))
 
 
 @check(
@@ -124,7 +127,9 @@ def _worth(environment: Environment, _: Context) -> Iterator[Problem]:
     for index, endpoint in enumerate(environment.endpoints):
         model, path = endpoint.model.shape, f"endpoints[{index}].model"
         size = f"{model.parameters / 1e9:.1f} billion parameters"
-        if model.experts:
+        if model.experts and endpoint.backend == "llm-d":
+            pass  # AWS speaks of its operator; llm-d's own guide to disaggregation serves such a model
+        elif model.experts:
             message = f"{model.name} is a mixture of {model.experts} experts; AWS does not recommend disaggregating those"
             yield Problem(path, message, fix, limit=least)
         elif model.parameters < serving.small_parameters():

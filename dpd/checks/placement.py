@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
+from dpd.backends.backend import backend
 from dpd.catalog import network as rules
 from dpd.catalog import regions
 from dpd.checks.registry import Context, Problem, check
@@ -194,7 +195,11 @@ def _selector(environment: Environment, _: Context) -> Iterator[Problem]:
     seen_in=("https://github.com/aws/sagemaker-hyperpod-cli/pull/449",),
 )  # fmt: skip
 def _taints(environment: Environment, _: Context) -> Iterator[Problem]:
-    used = {placed.role.group for placed in roles(environment) if "tolerations" not in placed.endpoint.raw.spec}
+    used = {
+        placed.role.group
+        for placed in roles(environment)
+        if "tolerations" not in placed.endpoint.raw.spec and not backend(placed.endpoint.backend).capabilities.tolerations
+    }
     for name, group, _instance in groups(environment):
         for index, taint in enumerate(group.taints):
             if name in used and taint.effect != "PreferNoSchedule":

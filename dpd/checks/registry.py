@@ -12,7 +12,7 @@ from dpd.environment.faults import UNUSED_ACKNOWLEDGEMENT
 from dpd.finding import Finding, Level, safe, shown
 
 FAMILIES: Final = (
-    "instances", "placement", "addresses", "capacity", "memory", "parallelism", "backends", "operator", "runtime",
+    "instances", "placement", "addresses", "capacity", "memory", "parallelism", "backends", "llmd", "operator", "runtime",
     "names", "secrets", "kubernetes", "lustre", "buckets", "security_groups", "network", "cluster", "groups", "add_ons",
     "sources", "gate", "raw", "manifests",
 )  # fmt: skip
