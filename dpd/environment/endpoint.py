@@ -207,6 +207,8 @@ class Image(Part):
     """vLLM version in the image."""
     nixl: Annotated[Text, Field(pattern=r"^[0-9]+\.[0-9]+\.[0-9]+$")]
     """NIXL version in the image."""
+    mooncake_efa: Annotated[Text, Field(pattern=r"^[0-9]+\.[0-9]+\.[0-9]+$")] | None = None
+    """Version of `mooncake-transfer-engine-efa` in the image, when it has one; the package without `-efa` cannot use EFA."""
 
 
 class CustomCertificate(Part):

@@ -16,7 +16,7 @@ def test_every_shape_agrees_with_itself(it: ModelShape) -> None:
     assert bool(it.window_layers) == bool(it.window_tokens)
     assert it.hub_id.count("/") == 1
     # weight_bytes is the checkpoint: between its nominal bytes a parameter, and some layers kept in 16 bits
-    assert 0.95 <= it.weight_bytes / (it.parameters * it.weight_dtype_bytes) <= 1.1
+    assert 0.95 <= it.weight_bytes / (it.parameters * it.weight_dtype_bytes) <= 1.25
 
 
 @pytest.mark.parametrize(
