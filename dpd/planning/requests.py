@@ -127,19 +127,15 @@ def read_trace(path: Path, *, most: int, speed: float = 1.0) -> tuple[Request, .
 
 
 def _of_line(line: bytes, speed: float) -> Request | None:
-    if len(line) > _MOST_LINE_BYTES:
-        return None
     try:
-        row = json.loads(line)
+        row = json.loads(line) if len(line) <= _MOST_LINE_BYTES else None
     except (ValueError, RecursionError):
         return None
     if not isinstance(row, dict):
         return None
-    tokens, answer, blocks = row.get("input_length"), row.get("output_length"), row.get("hash_ids")
-    if not (isinstance(when := row.get("timestamp"), int | float) and 0 <= when <= _LATEST_MS and type(when) is not bool):
+    when, blocks = row.get("timestamp"), row.get("hash_ids") or []
+    timed = type(when) in (int, float) and 0 <= row["timestamp"] <= _LATEST_MS
+    long = all(type(row.get(key)) is int and 1 <= row[key] <= _LONGEST for key in ("input_length", "output_length"))
+    if not (timed and long and isinstance(blocks, list) and all(type(block) is int for block in blocks)):
         return None
-    if not all(type(length) is int and 1 <= length <= _LONGEST for length in (tokens, answer)):
-        return None
-    if blocks is not None and not (isinstance(blocks, list) and all(type(block) is int for block in blocks)):
-        return None
-    return Request(float(when) / speed, row["input_length"], row["output_length"], tuple(blocks or ()))
+    return Request(float(row["timestamp"]) / speed, row["input_length"], row["output_length"], tuple(blocks))
