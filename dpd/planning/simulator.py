@@ -77,7 +77,7 @@ class Simulator:
         else:
             self._model = self._folder.name
             Path(self._folder.name, "config.json").write_text(json.dumps(config(model)), encoding="utf-8")
-        self._types = {"kv_cache_dtype": "fp8"} if case.kv_dtype.startswith("fp8") else {}
+        self._types: dict[str, Any] = {"kv_cache_dtype": "fp8"} if case.kv_dtype.startswith("fp8") else {}
         self._types |= {"gemm_dtype": "fp8"} if not model.experts and model.weight_dtype_bytes == 1 and not bundled(model) else {}
 
     def __enter__(self) -> Self:
@@ -105,7 +105,7 @@ class Simulator:
     def _engine(self, pool: Pool) -> Any:
         from dynamo._core import MockEngineArgs  # noqa: PLC0415
 
-        experts = {"aic_moe_tp_size": pool.tensor_parallel, "aic_moe_ep_size": 1} if self.case.model.experts else {}
+        experts: dict[str, Any] = {"aic_moe_tp_size": pool.tensor_parallel, "aic_moe_ep_size": 1} if self.case.model.experts else {}
         return MockEngineArgs(
             engine_type="vllm", block_size=BLOCK_TOKENS, worker_type="aggregated",
             num_gpu_blocks=self.kv_tokens(pool.tensor_parallel, pool.chunk_tokens) // BLOCK_TOKENS,
