@@ -18,7 +18,7 @@ def is_core(body: dict[str, Any]) -> bool:
 
 
 def check(body: dict[str, Any], crds: Path, *, kubernetes_version: str = "1.34", release: str = "") -> None:
-    """Refuse what the API server would refuse or prune. ``release``, the end of a file's name, chooses among several files of one definition."""
+    """Refuse what the API server would refuse or prune. ``release``, the end of a file's name, chooses among several of one kind."""
     if is_core(body):
         kubernetes_validate.validate(body, kubernetes_version, strict=True)
     else:

@@ -4,15 +4,13 @@ from typing import Any, Final, cast
 
 from dpd.backends.operator import resource as r
 from dpd.backends.site import Site
-from dpd.backends.workload import HEALTH_PATH, METRICS_PATH, MODELS_PATH, RoleWorkload, Workload, arguments, workload
+from dpd.backends.workload import HEALTH_PATH, METRICS_PATH, MODELS_PATH, RoleWorkload, Workload, amounts, arguments, workload
 from dpd.catalog.operator import operator
 from dpd.environment.endpoint import Autoscaling, Endpoint
 from dpd.environment.model import SecretKey
 from dpd.environment.names import EndpointNames, sagemaker_model_name
 
 PROBE_PERIOD_SECONDS: Final = 10
-EFA: Final = "vpc.amazonaws.com/efa"
-GPU: Final = "nvidia.com/gpu"
 
 
 def build(endpoint: Endpoint, site: Site) -> dict[str, Any]:
@@ -149,14 +147,7 @@ def _probes(work: Workload) -> r.Probes:
 
 def _resources(role: RoleWorkload) -> r.Resources:
     """Requests and limits are equal: GPUs and EFA devices cannot be overcommitted, and a guaranteed pod is evicted last."""
-    pod = role.pod
-    amounts: dict[str, str | int] = {
-        "cpu": str(pod.cpus),
-        "memory": f"{pod.memory_gib}Gi",
-        GPU: str(pod.gpus),
-        **({EFA: str(pod.efa_devices)} if pod.efa_devices else {}),
-    }
-    return r.Resources(requests=dict(amounts), limits=dict(amounts))
+    return r.Resources(requests={**amounts(role.pod)}, limits={**amounts(role.pod)})
 
 
 def _pd(endpoint: Endpoint, work: Workload) -> r.PdSpec:

@@ -50,8 +50,8 @@ def test_every_option_against_the_schema_of_the_set(changes: dict[str, Any], crd
 @pytest.mark.parametrize(
     ("place", "field", "value"),
     [
-        (("spec", "roles", 0, "spec"), "groupIdentity", "Hash"), (("spec", "roles", 0, "spec"), "replicas", "2"), (("spec",), "slices", "1"),
-        (("spec", "roles", 0, "spec", "leaderWorkerTemplate"), "restartPolicy", "Never"),
+        (("spec", "roles", 0, "spec"), "groupIdentity", "Hash"), (("spec", "roles", 0, "spec"), "replicas", "2"),
+        (("spec", "roles", 0, "spec", "leaderWorkerTemplate"), "restartPolicy", "Never"), (("spec",), "slices", "1"),
     ],
 )  # fmt: skip
 def test_the_schema_of_the_set_refuses(place: tuple[str | int, ...], field: str, value: object, crds: Path) -> None:

@@ -142,7 +142,7 @@ def test_who_may_call_a_decoder() -> None:
 
 
 def test_requests_through_a_gateway_come_from_its_pods() -> None:
-    behind = {E + "routing.gateway": {}}
+    behind: dict[str, Any] = {E + "routing.gateway": {}}
     assert ("gateway-name=llama-70b-gateway", (SERVER,)) in peers("decode", behind)
     assert not [word for word, _ in peers("prefill", behind) if word.startswith("gateway-name")]
     assert not [word for word, _ in peers("decode") if word.startswith("gateway-name")]
