@@ -34,7 +34,7 @@ def _schema(crds: Path, api_version: str, kind: str, release: str) -> dict[str, 
             version = next(version for version in content["spec"]["versions"] if version["name"] == name)
             found = _closed(version["schema"]["openAPIV3Schema"])
             assert isinstance(found, dict)
-            found["properties"]["metadata"] = {"type": "object"}
+            found["properties"] |= {"metadata": {"type": "object"}, "apiVersion": {"const": api_version}, "kind": {"const": kind}}
             return found
     raise LookupError(f"no file in {crds} defines {kind} of {api_version}")
 

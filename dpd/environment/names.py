@@ -32,6 +32,7 @@ INSTANCE_TYPE_LABEL: Final = "node.kubernetes.io/instance-type"
 NODE_HEALTH_TAINT: Final = "sagemaker.amazonaws.com/node-health-status"
 NODE_READER_GROUP: Final = "dpd:node-readers"
 GATE_READER_GROUP: Final = "dpd:gate-readers"
+DEFINER_GROUP: Final = "dpd:definers"
 GATE_NAMESPACE: Final = "dpd-gate"
 """Namespace of what the health gate runs on the nodes, and of nothing else: it may reach every pod in it."""
 EFA_COUNTERS: Final = "efa-counters"
@@ -300,6 +301,11 @@ class LlmdNames:
         return self.workload("tokenizer")
 
     @property
+    def ready_prefillers(self) -> str:
+        """Name of the headless Service that has the ready prefillers' addresses. A LeaderWorkerSet makes another of its own name."""
+        return self.workload("prefillers")
+
+    @property
     def service(self) -> str:
         """Name of the Service that clients inside the cluster call, on port 80."""
         return self.endpoint
@@ -313,6 +319,11 @@ class LlmdNames:
     def gateway(self) -> str:
         """Name of the Gateway and of its parameters."""
         return f"{self.endpoint}-gateway"
+
+    @property
+    def gateway_host(self) -> str:
+        """In-cluster host name of the Service that Istio makes of the Gateway."""
+        return f"{self.gateway}-istio.{self.namespace}.svc.cluster.local"
 
     @property
     def route(self) -> str:
@@ -351,7 +362,15 @@ class LlmdNames:
     @property
     def picker_labels(self) -> dict[str, str]:
         """What selects the pods of the endpoint picker."""
-        return {"app.kubernetes.io/component": "picker", "app.kubernetes.io/name": self.endpoint, llmd().labels["revision"]: self.revision}
+        return self._component("picker")
+
+    @property
+    def tokenizer_labels(self) -> dict[str, str]:
+        """What selects the pods of the tokenizer."""
+        return self._component("tokenizer")
+
+    def _component(self, name: str) -> dict[str, str]:
+        return {"app.kubernetes.io/component": name, "app.kubernetes.io/name": self.endpoint, llmd().labels["revision"]: self.revision}
 
 
 def lustre_volume(environment_prefix: str, namespace: str) -> str:
