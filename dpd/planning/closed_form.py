@@ -8,12 +8,13 @@ for each prefiller, in order. It is optimistic where an engine is: nothing is pr
 import heapq
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
 from dpd.planning.calibration import NONE, Calibration
 from dpd.planning.candidate import TRACE_BLOCK_TOKENS, Candidate, Case, Outcome, Percentiles, Request
+from dpd.sizing import cliff
 from dpd.sizing.memory import ACTIVATION_GIB, GIB, kv_bytes_per_rank
 from dpd.sizing.roofline import Engine
 from dpd.sizing.transfer import Link, kv_bytes_moved, kv_link
@@ -21,6 +22,7 @@ from dpd.sizing.transfer import Link, kv_bytes_moved, kv_link
 _GRAIN_TOKENS: Final = 64
 """Prompt lengths are rounded up to this many tokens, so that lengths drawn from a distribution share their times."""
 _ROUNDS: Final = 40
+_HALVINGS: Final = 14
 _NORMAL: Final = ((0.5, -0.32), (0.3, 0.71), (0.15, 1.38), (0.05, 2.06))
 """Weights and standard deviations by which the sequences at work vary: the means of four slices of a normal distribution."""
 _FULL: Final = 0.999
@@ -102,6 +104,10 @@ class _Load:
     output_tokens: float
     context_tokens: float
     most: float
+
+    def times(self, factor: float) -> "_Load":
+        """So many times the requests."""
+        return replace(self, local_per_second=self.local_per_second * factor, answers_per_second=self.answers_per_second * factor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,14 +307,34 @@ def _capacity(candidate: Candidate, case: Case, writer: Worker, reader: Worker, 
     remote = [index for index, away in enumerate(side.remote) if away]
     lengths = _mean(reader.prompt_seconds(case.requests[index].input_tokens, side.cached[index]) for index in remote)
     most = candidate.prefillers / lengths / (len(remote) / len(side.remote)) if remote else math.inf
-    base = _load(candidate, case, writer, side)
-    low, high = 0.0, 2 * candidate.decoders * base.most / (base.output_tokens * writer.decode_seconds(base.most, base.context_tokens))
-    for _ in range(12):
+    return min(most, _capacity_of_writers(case, writer, _load(candidate, case, writer, side), candidate.decoders))
+
+
+def _capacity_of_writers(case: Case, writer: Worker, base: _Load, writers: int) -> float:
+    low, high = 0.0, 2 * writers * base.most / (base.output_tokens * writer.decode_seconds(base.most, base.context_tokens))
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        keeps_up = _pace(writer, base.times(middle / case.rate_per_second)).keeps_up
+        low, high = (middle, high) if keeps_up else (low, middle)
+    return low
+
+
+def cliff_per_second(candidate: Candidate, case: Case, calibration: Calibration = NONE) -> float:
+    """The rate from which the goal's percentile of the gaps between tokens holds a stretch of prompt; infinite where no prompt is local.
+
+    The rule of ``dpd.sizing.cliff`` with the mean inter-token latency at that very rate.
+    """
+    writer = worker(case, candidate.tensor_parallel, candidate.chunk_tokens, calibration)
+    remote = [bool(candidate.prefillers) and request.input_tokens >= candidate.threshold_tokens for request in case.requests]
+    base = _load(candidate, case, writer, _Side(_cached(case.requests), remote))
+    if not base.local_per_second:
+        return math.inf
+    low, high = 0.0, _capacity_of_writers(case, writer, base, candidate.decoders)
+    for _ in range(_HALVINGS):
         middle = (low + high) / 2
         factor = middle / case.rate_per_second
-        load = _Load(
-            base.local_per_second * factor, base.answers_per_second * factor, base.prompt_seconds, base.chunks, base.output_tokens,
-            base.context_tokens, base.most,
-        )  # fmt: skip
-        low, high = (middle, high) if _pace(writer, load).keeps_up else (low, middle)
-    return min(most, low)
+        gap = _pace(writer, base.times(factor)).itl_seconds
+        prompts = base.local_per_second * factor * candidate.decoders
+        passed = prompts > cliff.cliff_per_second(candidate.decoders, gap, percentile=case.goal.percentile, chunks=base.chunks)
+        low, high = (low, middle) if passed else (middle, high)
+    return low

@@ -1,11 +1,13 @@
 """Which layouts exist on so many GPUs, and what an engine says of each."""
 
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from dpd.planning.calibration import NONE, Calibration
 from dpd.planning.candidate import Candidate, Case, Outcome
-from dpd.planning.closed_form import NoEstimateError, worker
+from dpd.planning.closed_form import NoEstimateError, estimate, worker
 from dpd.sizing.parallel import usable_tensor_parallel
 
 CHUNKS: Final = (1024, 2048, 4096, 8192)
@@ -13,7 +15,9 @@ THRESHOLDS: Final = (0, 512, 1024, 2048, 4096, 8192)
 _SPLITS_WITH_THRESHOLDS: Final = 2
 """The splits, best first, for which thresholds are tried."""
 
-Evaluate = Callable[[Candidate], Outcome]
+Answers = tuple[list[Outcome], dict[Candidate, str]]
+Ask = Callable[[Sequence[Candidate], Case, Callable[[], None]], Answers]
+"""An engine: the outcomes of candidates in their order, and why the others have none. It calls back after each."""
 Progress = Callable[[int, int], None]
 
 
@@ -86,41 +90,47 @@ def holds(outcome: Outcome, case: Case) -> bool:
     )
 
 
-def sweep(case: Case, evaluate: Evaluate, *, also: tuple[Candidate, ...] = (), progress: Progress = lambda _done, _of: None) -> Sweep:
+def closed_form(calibration: Calibration = NONE) -> Ask:
+    """The engine that is always there."""
+
+    def ask(candidates: Sequence[Candidate], case: Case, done: Callable[[], None]) -> Answers:
+        outcomes, refused = [], {}
+        for candidate in candidates:
+            try:
+                outcomes.append(estimate(candidate, case, calibration))
+            except NoEstimateError as error:
+                refused[candidate] = str(error)
+            done()
+        return outcomes, refused
+
+    return ask
+
+
+def sweep(case: Case, ask: Ask, *, also: tuple[Candidate, ...] = (), progress: Progress = lambda _done, _of: None) -> Sweep:
     """Ask the engine of every layout. ``also`` are layouts to look at besides, such as the one of the file."""
     sizes, left_out = tensor_parallels(case)
-    first = [*colocated(case, sizes), *splits(case, sizes)]
-    first += [candidate for candidate in also if candidate not in first]
+    first = list(dict.fromkeys([*colocated(case, sizes), *splits(case, sizes), *also]))
     longest = max(request.input_tokens for request in case.requests)
     thresholds = [threshold for threshold in THRESHOLDS if 0 < threshold < longest]
     total = len(first) + _SPLITS_WITH_THRESHOLDS * len(thresholds)
+    finished = itertools.count(1)
     outcomes: dict[Candidate, Outcome] = {}
 
-    def ask(candidate: Candidate) -> None:
-        if candidate not in outcomes:
-            try:
-                outcomes[candidate] = evaluate(candidate)
-            except NoEstimateError as error:
-                left_out.append(LeftOut(candidate.name, str(error)))
-        progress(min(len(outcomes), total), total)
+    def answer(candidates: list[Candidate]) -> None:
+        found, refused = ask(candidates, case, lambda: progress(min(next(finished), total), total))
+        outcomes.update((outcome.candidate, outcome) for outcome in found)
+        left_out.extend(LeftOut(candidate.name, why) for candidate, why in refused.items())
 
-    for candidate in first:
-        ask(candidate)
-    ranked = sorted(
-        (outcome for candidate, outcome in outcomes.items() if candidate.prefillers and not candidate.threshold_tokens),
-        key=lambda outcome: rank(outcome, case),
-    )
-    curves = []
-    for outcome in ranked[:_SPLITS_WITH_THRESHOLDS]:
-        curve = [replace(outcome.candidate, threshold_tokens=threshold) for threshold in (0, *thresholds)]
-        for candidate in curve:
-            ask(candidate)
-        curves.append(tuple(outcomes[candidate] for candidate in curve if candidate in outcomes))
+    answer(first)
+    handing_over = [outcome for candidate, outcome in outcomes.items() if candidate.prefillers and not candidate.threshold_tokens]
+    best = sorted(handing_over, key=lambda outcome: rank(outcome, case))[:_SPLITS_WITH_THRESHOLDS]
+    curves = [[replace(outcome.candidate, threshold_tokens=threshold) for threshold in (0, *thresholds)] for outcome in best]
+    answer([candidate for curve in curves for candidate in curve if candidate not in outcomes])
     progress(total, total)
-    best = min(curves, key=lambda curve: min(rank(outcome, case) for outcome in curve), default=())
+    answered = [tuple(outcomes[candidate] for candidate in curve if candidate in outcomes) for curve in curves]
     return Sweep(
         colocated=tuple(outcome for candidate, outcome in outcomes.items() if not candidate.prefillers),
         disaggregated=tuple(outcome for candidate, outcome in outcomes.items() if candidate.prefillers),
-        threshold_curve=best,
+        threshold_curve=min(answered, key=lambda curve: min(rank(outcome, case) for outcome in curve), default=()),
         left_out=tuple(left_out),
     )

@@ -1,0 +1,152 @@
+"""Disaggregate, do not, or tune the chunk size first: the decision, with its reason and what would turn it."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from dpd.planning.candidate import DEFAULT_CHUNK_TOKENS, Case, Outcome
+from dpd.planning.case import at_rate
+from dpd.planning.closed_form import cliff_per_second
+from dpd.planning.sweep import Ask, Sweep, holds, rank
+
+_FEWER: Final = (0.75, 0.5, 0.25)
+_MORE: Final = (1.25, 1.5, 2.0)
+_NEAR: Final = 0.15
+"""How much of an objective may be left for a result to be called near its limit."""
+
+
+class Decision(StrEnum):
+    """What the planner advises."""
+
+    DISAGGREGATE = "disaggregate"
+    DO_NOT = "do not disaggregate"
+    TUNE_CHUNK = "tune chunk size first"
+    NONE = "no layout holds the objectives"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The decision for the chosen layout. ``runner_up`` is the best of the other kind; ``flips`` say what would turn the decision."""
+
+    decision: Decision
+    chosen: Outcome
+    runner_up: Outcome | None
+    reason: str
+    flips: tuple[str, ...]
+    headroom: float
+    """How much more traffic the chosen layout takes before a queue grows, as a share of the rate."""
+
+    @property
+    def disaggregated(self) -> Outcome | None:
+        """The better layout with prefillers of the two."""
+        return next((outcome for outcome in (self.chosen, self.runner_up) if outcome and outcome.candidate.prefillers), None)
+
+
+def decide(case: Case, found: Sweep, ask: Ask) -> Verdict:
+    """Compare the best of both kinds, the colocated one with vLLM's chunk size and with the best. Raises ``ValueError`` for no layout."""
+    default = _best((one for one in found.colocated if one.candidate.chunk_tokens == DEFAULT_CHUNK_TOKENS), case)
+    tuned, split = _best(found.colocated, case), _best(found.disaggregated, case)
+    if default is None or tuned is None:
+        raise ValueError("no layout of this model on these GPUs can be estimated")
+    decision, chosen = _decision(case, default, tuned, split)
+    other = split if not chosen.candidate.prefillers else tuned
+    return Verdict(
+        decision=decision,
+        chosen=chosen,
+        runner_up=other,
+        reason=_reason(decision, case, default, tuned, split),
+        flips=tuple(_flips(case, decision, default, tuned, split, ask)),
+        headroom=chosen.capacity_per_second / case.rate_per_second - 1,
+    )
+
+
+def _best(outcomes: Iterable[Outcome], case: Case) -> Outcome | None:
+    return min(outcomes, key=lambda outcome: (rank(outcome, case), outcome.candidate), default=None)
+
+
+def _decision(case: Case, default: Outcome, tuned: Outcome, split: Outcome | None) -> tuple[Decision, Outcome]:
+    if holds(default, case):
+        return Decision.DO_NOT, default
+    if holds(tuned, case):
+        return Decision.TUNE_CHUNK, tuned
+    if split is not None and holds(split, case):
+        return Decision.DISAGGREGATE, split
+    best = _best([one for one in (tuned, split) if one is not None], case)
+    assert best is not None
+    return Decision.NONE, best
+
+
+def missed(outcome: Outcome, case: Case) -> str:
+    """Which objectives an outcome misses, in words; empty when it holds all."""
+    goal = case.goal
+    parts = []
+    if outcome.saturated:
+        parts.append(f"it takes {outcome.capacity_per_second:.3g} requests/s of {case.rate_per_second:.3g}")
+    if outcome.ttft_ms.at(goal.percentile) > goal.ttft_ms:
+        parts.append(f"p{goal.percentile} TTFT is {_times(outcome.ttft_ms.at(goal.percentile) / goal.ttft_ms)} the objective")
+    if outcome.itl_ms.at(goal.percentile) > goal.itl_ms:
+        parts.append(f"p{goal.percentile} inter-token latency is {_times(outcome.itl_ms.at(goal.percentile) / goal.itl_ms)} the objective")
+    if not parts and outcome.goodput_share < goal.goodput_share:
+        parts.append(f"{outcome.goodput_share:.0%} of the requests are within both limits, {goal.goodput_share:.0%} are promised")
+    return ", ".join(parts)
+
+
+def _times(factor: float) -> str:
+    return f"{factor:.2g} times" if factor < 100 else "over a hundred times"  # noqa: PLR2004
+
+
+def _reason(decision: Decision, case: Case, default: Outcome, tuned: Outcome, split: Outcome | None) -> str:
+    one = f"colocated {default.candidate.name}"
+    if decision is Decision.DO_NOT:
+        return f"{one} holds the objectives on the same GPUs, with vLLM's own chunk size. A hand-over would only add to TTFT."
+    plain = f"{one}: {missed(default, case)}"
+    if decision is Decision.TUNE_CHUNK:
+        return (
+            f"{plain}. With max_num_batched_tokens {tuned.candidate.chunk_tokens} (colocated {tuned.candidate.name}) it holds them: "
+            "a prompt is read in shorter stretches between tokens, at the price of a longer TTFT."
+        )
+    best = f"the best chunk size (colocated {tuned.candidate.name}) does not help enough: {missed(tuned, case)}"
+    if decision is Decision.DISAGGREGATE and split is not None:
+        return f"{plain}; {best}. {split.candidate.name} reads prompts elsewhere and holds the objectives."
+    said = f"; {split.candidate.name}: {missed(split, case)}" if split is not None else "; no two roles fit these GPUs"
+    return f"colocated {tuned.candidate.name}: {missed(tuned, case)}{said}. More GPUs, a slower rate or looser objectives are needed."
+
+
+def _flips(case: Case, decision: Decision, default: Outcome, tuned: Outcome, split: Outcome | None, ask: Ask) -> Iterator[str]:
+    """What would turn the decision: the rate, the objectives, the link."""
+    yield from _other_rates(case, decision, default, tuned, split, ask)
+    goal = case.goal
+    cliff = cliff_per_second(default.candidate, case)
+    yield (
+        f"the p{goal.percentile} inter-token latency of colocated {default.candidate.name} jumps from one decode step to one stretch of "
+        f"prompt at about {cliff:.2g} requests/s; this traffic has {case.rate_per_second:.3g}"
+    )
+    itl, ttft = default.itl_ms.at(goal.percentile), default.ttft_ms.at(goal.percentile)
+    if decision is not Decision.DO_NOT and itl > goal.itl_ms and ttft <= goal.ttft_ms and not default.saturated:
+        yield f"an inter-token objective above about {_rounded(itl)} ms at p{goal.percentile}: then {default.candidate.name} is enough"
+    if split is not None and split.link_utilisation > 0:
+        yield f"a KV link {1 / split.link_utilisation:.2g} times slower would be the bottleneck of {split.candidate.name}"
+    for outcome in (default, tuned, split):
+        if outcome is not None and holds(outcome, case) and outcome.ttft_ms.at(goal.percentile) > (1 - _NEAR) * goal.ttft_ms:
+            factor = goal.ttft_ms / outcome.ttft_ms.at(goal.percentile)
+            yield f"a TTFT {factor:.2g} times as long as estimated: then {outcome.candidate.name} misses its objective"
+
+
+def _other_rates(case: Case, decision: Decision, default: Outcome, tuned: Outcome, split: Outcome | None, ask: Ask) -> Iterator[str]:
+    """The nearest lower and the nearest higher rate at which the same layouts give another advice."""
+    candidates = list(dict.fromkeys(one.candidate for one in (default, tuned, split) if one is not None))
+    for word, factors in (("fewer", _FEWER), ("more", _MORE)):
+        for factor in factors:
+            there = at_rate(case, factor)
+            found = {outcome.candidate: outcome for outcome in ask(candidates, there, lambda: None)[0]}
+            if len(found) < len(candidates):
+                continue
+            other, _ = _decision(there, found[default.candidate], found[tuned.candidate], found[split.candidate] if split else None)
+            if other is not decision:
+                yield f"{word} requests: at {there.rate_per_second:.3g}/s ({factor:g} times as many) the advice is: {other}"
+                break
+
+
+def _rounded(value: float) -> str:
+    return f"{float(f'{value:.2g}'):,.0f}"
