@@ -45,7 +45,7 @@ class Verdict:
 
 def decide(case: Case, found: Sweep, ask: Ask) -> Verdict:
     """Compare the best of both kinds, the colocated one with vLLM's chunk size and with the best. Raises ``ValueError`` for no layout."""
-    default = _best((one for one in found.colocated if one.candidate.chunk_tokens == DEFAULT_CHUNK_TOKENS), case)
+    default = best_default(found, case)
     tuned, split = _best(found.colocated, case), _best(found.disaggregated, case)
     if default is None or tuned is None:
         raise ValueError("no layout of this model on these GPUs can be estimated")
@@ -59,6 +59,11 @@ def decide(case: Case, found: Sweep, ask: Ask) -> Verdict:
         flips=tuple(_flips(case, decision, default, tuned, split, ask)),
         headroom=chosen.capacity_per_second / case.rate_per_second - 1,
     )
+
+
+def best_default(found: Sweep, case: Case) -> Outcome | None:
+    """The best colocated layout that leaves vLLM's chunk size as it is."""
+    return _best((one for one in found.colocated if one.candidate.chunk_tokens == DEFAULT_CHUNK_TOKENS), case)
 
 
 def _best(outcomes: Iterable[Outcome], case: Case) -> Outcome | None:

@@ -1,0 +1,318 @@
+"""Everything that a plan says: the verdict, what the chosen layout needs, what it costs, and how the file must change."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from dpd.catalog.prices import Price, PriceBook
+from dpd.environment.endpoint import Endpoint
+from dpd.environment.environment import Environment
+from dpd.planning.bands import Banded, banded
+from dpd.planning.calibration import NONE, Calibration
+from dpd.planning.candidate import Band, Candidate, Case, Outcome
+from dpd.planning.case import at_rate, nodes_of, of_file
+from dpd.planning.closed_form import NoEstimateError, candidate_link, estimate, kv_room_tokens, worker
+from dpd.planning.patch import Patch, patch_of
+from dpd.planning.sweep import Ask, Sweep, closed_form, holds, sweep
+from dpd.planning.verdict import Decision, Verdict, best_default, decide
+from dpd.sizing.buffer import Buffer
+from dpd.sizing.cost import TokenCost, purchase_of, token_cost
+from dpd.sizing.memory import ACTIVATION_GIB, GIB, RUNTIME_GIB
+from dpd.sizing.ratio import decode_workers, prefill_workers
+from dpd.sizing.transfer import kv_bytes_moved
+
+CURVE_FACTORS: Final = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0)
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Where the memory of one GPU of a worker goes, in GiB."""
+
+    who: str
+    gpu_gib: float
+    weights_gib: float
+    activation_gib: float
+    kv_gib: float
+    buffer_gib: float
+    runtime_gib: float
+
+    @property
+    def free_gib(self) -> float:
+        """What is left; negative where the parts do not fit."""
+        return self.gpu_gib - self.weights_gib - self.activation_gib - self.kv_gib - self.buffer_gib - self.runtime_gib
+
+
+@dataclass(frozen=True, slots=True)
+class Handover:
+    """How the KV of one prompt crosses: its size, the wire, and how full the link is."""
+
+    prompt_tokens: int
+    gib: float
+    efa_devices: int
+    gb_per_second: float
+    wire_ms: float
+    total_ms: Band
+    """With the overhead of a hand-over, as a range."""
+    utilisation: float
+    bottleneck: bool
+    """Whether the link takes less than the prefillers give. 70 % busy counts, since bursts queue."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sizing:
+    """What the layout with prefillers needs."""
+
+    candidate: Candidate
+    kv_room_tokens: int
+    """Tokens of KV that one decoder holds."""
+    kv_needed_tokens: int
+    """Tokens of KV of the sequences that one decoder writes at once, in the mean."""
+    sequences: float
+    buffer_floor_gib: int
+    """Least PD buffer of a rank."""
+    buffer_gib: int | None
+    """What the file has."""
+    work_ratio: float
+    """Prefillers that the traffic keeps busy, for each decoder that it keeps busy: where to start."""
+    handover: Handover
+    memory: tuple[Memory, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutCost:
+    """What the nodes of a layout cost. Everything is ``None`` where no source states a price."""
+
+    candidate: Candidate
+    nodes: int
+    price: Price | None
+    tokens: TokenCost | None
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One layout at one rate."""
+
+    rate_per_second: float
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A layout over several rates."""
+
+    candidate: Candidate
+    points: tuple[Point, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The whole answer. ``engine`` says who gave it; ``notes`` what a reader must know besides."""
+
+    environment: str
+    endpoint: str
+    source: str
+    case: Case
+    calibration: Calibration
+    engine: str
+    sweep: Sweep
+    verdict: Verdict
+    current: Outcome | None
+    """The layout that the file asks for."""
+    sizing: Sizing | None
+    costs: tuple[LayoutCost, ...]
+    curves: tuple[Curve, ...]
+    patch: Patch | None
+    notes: tuple[str, ...]
+
+    def banded(self, outcome: Outcome) -> Banded:
+        """Latencies and goodput of an outcome as ranges."""
+        return banded(outcome, self.calibration.bands, percentile=self.case.goal.percentile)
+
+    @property
+    def certain(self) -> bool:
+        """Whether the chosen layout holds its objectives at the bad end of the bands too."""
+        found, goal = self.banded(self.verdict.chosen), self.case.goal
+        return (
+            holds(self.verdict.chosen, self.case)
+            and found.ttft_tail.high <= goal.ttft_ms
+            and found.itl_tail.high <= goal.itl_ms
+            and self.verdict.headroom >= 1 / self.calibration.bands.capacity.low - 1
+        )
+
+
+def impossible(case: Case, calibration: Calibration = NONE) -> str:
+    """Why no number of these GPUs holds the objectives, even for one request alone; empty when some might."""
+    workers = []
+    for ranks in range(1, case.instance.gpus + 1):
+        try:
+            workers.append(worker(case, ranks, case.max_model_len, calibration))
+        except NoEstimateError:
+            continue
+    if not workers:
+        return ""
+    tokens = sorted(request.input_tokens for request in case.requests)
+    prompt = tokens[min(len(tokens) - 1, math.ceil(case.goal.percentile / 100 * len(tokens)) - 1)]
+    first = 1e3 * min(one.prompt_seconds(prompt) for one in workers)
+    gap = 1e3 * min(one.decode_seconds(1, case.mean_input_tokens) for one in workers)
+    if first > case.goal.ttft_ms:
+        return (
+            f"a prompt of {prompt:,} tokens takes about {_rounded(first)} ms on {case.instance.gpu} at best, alone and without a queue; "
+            f"the TTFT objective is {case.goal.ttft_ms:,g} ms"
+        )
+    if gap > case.goal.itl_ms:
+        return (
+            f"one decode step takes about {_rounded(gap)} ms on {case.instance.gpu} at best, with one sequence; the inter-token objective "
+            f"is {case.goal.itl_ms:,g} ms"
+        )
+    return ""
+
+
+def _rounded(value: float) -> str:
+    return f"{float(f'{value:.2g}'):,g}"
+
+
+def make(
+    environment: Environment, index: int, case: Case, *, source: str, ask: Ask | None = None, calibration: Calibration = NONE,
+    prices: PriceBook | None = None, progress: Progress = lambda _what, _done, _of: None, notes: tuple[str, ...] = (),
+) -> Plan:  # fmt: skip
+    """Plan one endpoint. Raises ``ValueError`` when no layout can be estimated; its message says why."""
+    engine = ask or closed_form(calibration)
+    endpoint = environment.endpoints[index]
+    current = of_file(endpoint)
+    found = sweep(case, engine, also=(current,), progress=lambda done, of: progress("layouts", done, of))
+    found = _with_capacity(found, case, calibration)
+    if not found.colocated:
+        raise ValueError(why_none(found))
+    verdict = decide(case, found, engine)
+    verdict = replace(verdict, headroom=verdict.chosen.capacity_per_second / case.rate_per_second - 1)
+    split = verdict.disaggregated
+    sized = size(endpoint, case, split, calibration) if split is not None else None
+    shown = list(dict.fromkeys(one.candidate for one in (verdict.chosen, verdict.runner_up, best_default(found, case)) if one is not None))
+    return Plan(
+        environment=environment.name,
+        endpoint=endpoint.name,
+        source=source,
+        case=case,
+        calibration=calibration,
+        engine=verdict.chosen.engine,
+        sweep=found,
+        verdict=verdict,
+        current=next((one for one in found.disaggregated if one.candidate == current), None),
+        sizing=sized,
+        costs=tuple(_cost(environment, endpoint, case, candidate, prices or PriceBook()) for candidate in shown),
+        curves=_curves(case, shown, engine, progress),
+        patch=patch_of(environment, index, case, split, sized.buffer_floor_gib, sized.sequences) if split and sized else None,
+        notes=notes,
+    )
+
+
+def why_none(found: Sweep) -> str:
+    """Why a sweep is empty."""
+    reasons = dict.fromkeys(one.why for one in found.left_out)
+    return "; ".join(reasons) or "the GPUs do not divide into workers that split the model evenly"
+
+
+def _with_capacity(found: Sweep, case: Case, calibration: Calibration) -> Sweep:
+    """Simulated outcomes do not know the rate at which they saturate: the closed form says it."""
+
+    def known(outcome: Outcome) -> Outcome:
+        if outcome.capacity_per_second < math.inf:
+            return outcome
+        try:
+            return replace(outcome, capacity_per_second=estimate(outcome.candidate, case, calibration).capacity_per_second)
+        except NoEstimateError:
+            return outcome
+
+    return replace(
+        found,
+        colocated=tuple(map(known, found.colocated)),
+        disaggregated=tuple(map(known, found.disaggregated)),
+        threshold_curve=tuple(map(known, found.threshold_curve)),
+    )
+
+
+def size(endpoint: Endpoint, case: Case, outcome: Outcome, calibration: Calibration = NONE) -> Sizing:
+    """What a layout with prefillers needs of memory, buffer and link."""
+    candidate = outcome.candidate
+    remote = [request for request in case.requests if request.input_tokens >= candidate.threshold_tokens]
+    longest = max((request.input_tokens for request in remote), default=case.max_model_len)
+    share = len(remote) / len(case.requests)
+    mean = sum(request.input_tokens for request in remote) / len(remote) if remote else float(longest)
+    link = candidate_link(candidate, case, calibration)
+    moved = kv_bytes_moved(case.model, mean, candidate.tensor_parallel, case.kv_dtype)
+    seconds = link.handover_seconds(moved)
+    rate = case.rate_per_second * share
+    in_flight = max(2 * candidate.prefillers / candidate.decoders, rate / candidate.decoders * (seconds + outcome.itl_mean_ms / 1e3))
+    sequences = case.rate_per_second / candidate.decoders * case.mean_output_tokens * outcome.itl_mean_ms / 1e3
+    reader = worker(case, candidate.prefill_tensor_parallel, candidate.chunk_tokens, calibration)
+    room = kv_room_tokens(case, candidate.tensor_parallel)
+    prefill = prefill_workers(rate, reader.prompt_seconds(max(1, round(mean))))
+    decode = decode_workers(
+        case.rate_per_second, case.mean_output_tokens, outcome.itl_mean_ms / 1e3,
+        max(1.0, min(case.most_sequences, room / (case.mean_input_tokens + case.mean_output_tokens))),
+    )  # fmt: skip
+    buffer = Buffer(case.model, candidate.tensor_parallel, case.kv_dtype).floor_gib(case.max_model_len, in_flight)
+    wire = 1e3 * link.wire_seconds(moved)
+    plus = calibration.bands.handover_ms
+    return Sizing(
+        candidate=candidate,
+        kv_room_tokens=math.floor(room),
+        kv_needed_tokens=math.ceil(sequences * (case.mean_input_tokens + case.mean_output_tokens)),
+        sequences=sequences,
+        buffer_floor_gib=buffer,
+        buffer_gib=endpoint.kv.buffer_gib,
+        work_ratio=prefill / decode if decode else math.inf,
+        handover=Handover(
+            prompt_tokens=round(mean),
+            gib=moved / GIB,
+            efa_devices=min(case.efa_devices.get(ranks, 0) for ranks in (candidate.prefill_tensor_parallel, candidate.tensor_parallel)),
+            gb_per_second=link.gb_per_second,
+            wire_ms=wire,
+            total_ms=Band(wire + plus.low, wire + calibration.handover_overhead_ms + plus.high),
+            utilisation=outcome.link_utilisation,
+            bottleneck=outcome.link_utilisation > _BUSY,
+        ),
+        memory=tuple(_memory(name, case, ranks, buffer if name == "decode" else 0) for name, ranks in _roles(candidate)),
+    )
+
+
+_BUSY: Final = 0.7
+
+
+def _roles(candidate: Candidate) -> tuple[tuple[str, int], ...]:
+    return ("prefill", candidate.prefill_tensor_parallel), ("decode", candidate.tensor_parallel)
+
+
+def _memory(who: str, case: Case, ranks: int, buffer_gib: float) -> Memory:
+    gpu = case.instance.gpu_memory_gib
+    weights = case.model.weight_bytes / ranks / GIB
+    kv = max(0.0, case.gpu_memory_utilization * gpu - weights - ACTIVATION_GIB)
+    return Memory(f"{who} TP{ranks}", gpu, weights, ACTIVATION_GIB, kv, buffer_gib, RUNTIME_GIB)
+
+
+def _cost(environment: Environment, endpoint: Endpoint, case: Case, candidate: Candidate, prices: PriceBook) -> LayoutCost:
+    group = environment.cluster.groups[endpoint.decode.group]
+    price = prices.find("instance", case.instance.type, purchase_of(group))
+    nodes = nodes_of(candidate, case)
+    tokens = token_cost(
+        nodes * price.usd_per_hour, rate_per_second=case.rate_per_second,
+        input_tokens=case.mean_input_tokens, output_tokens=case.mean_output_tokens,
+    ) if price else None  # fmt: skip
+    return LayoutCost(candidate, nodes, price, tokens)
+
+
+def _curves(case: Case, candidates: list[Candidate], ask: Ask, progress: Progress) -> tuple[Curve, ...]:
+    points: dict[Candidate, list[Point]] = {candidate: [] for candidate in candidates}
+    for step, factor in enumerate(CURVE_FACTORS, 1):
+        there = at_rate(case, factor)
+        for outcome in ask(candidates, there, lambda: None)[0]:
+            points[outcome.candidate].append(Point(there.rate_per_second, outcome))
+        progress("rates", step, len(CURVE_FACTORS))
+    return tuple(Curve(candidate, tuple(found)) for candidate, found in points.items())
+
+
+def advises_roles(plan: Plan) -> bool:
+    """Whether the file may be changed to what the plan says: only where two roles are what it advises."""
+    return plan.verdict.decision is Decision.DISAGGREGATE
