@@ -74,7 +74,7 @@ def _outcome(candidate: Candidate, case: Case, served: Sequence[Served], remote:
         itl_mean_ms=gaps.gap_mean_ms,
         e2e_ms=Percentiles.of(e2e),
         goodput_share=good,
-        goodput_per_second=good * len(requests) / max(span_ms, makespan_ms if saturated else 0.0) * _MS,
+        goodput_per_second=good * case.rate_per_second,
         output_tokens_per_second=sum(request.output_tokens for request in requests) / max(makespan_ms, 1.0) * _MS,
         saturated=saturated,
         link_utilisation=link,
