@@ -6,6 +6,7 @@ report what a raw escape adds to what the file's own fields already say.
 """
 
 import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -14,6 +15,7 @@ from dpd.backends.arguments import parse
 from dpd.backends.site import Site
 from dpd.backends.workload import EFA, GPU, HEALTH_PATH
 from dpd.catalog.instances import Instance, find
+from dpd.catalog.llmd import llmd
 from dpd.catalog.runtime_versions import huge_pages
 from dpd.checks import registry
 from dpd.checks.registry import Context, Problem
@@ -80,25 +82,64 @@ def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
+def templates(body: Object) -> Iterator[tuple[str, Object]]:
+    """Every pod template of an object with its place: of a Pod itself, a workload, a job, or each role of a set."""
+    spec, path = _mapping(body.get("spec")), where(body)
+    if body.get("kind") == "Pod":
+        yield path, body
+    elif body.get("kind") == "DisaggregatedSet":
+        for role in map(_mapping, _list(spec.get("roles"))):
+            yield from _group_templates(f"{path}: role {role.get('name')}", _mapping(role.get("spec")))
+    elif "leaderWorkerTemplate" in spec:
+        yield from _group_templates(path, spec)
+    else:
+        yield path, _mapping(_mapping(_mapping(spec.get("jobTemplate")).get("spec")).get("template") or spec.get("template"))
+
+
+def _group_templates(path: str, spec: Object) -> Iterator[tuple[str, Object]]:
+    group = _mapping(spec.get("leaderWorkerTemplate"))
+    for name in ("leaderTemplate", "workerTemplate"):
+        if name in group:
+            yield path, _mapping(group[name])
+
+
 def pods(body: Object) -> Iterator[Pod]:
-    """Every pod that an object makes: the two roles of an InferenceEndpointConfig, or the containers of a pod template."""
-    spec = _mapping(body.get("spec"))
+    """Every pod that an object makes: the two roles of an InferenceEndpointConfig, or the containers of its pod templates."""
     if body.get("kind") == "InferenceEndpointConfig":
-        yield from _operator_pods(where(body), spec)
+        yield from _operator_pods(where(body), _mapping(body.get("spec")))
         return
-    template = _mapping(_mapping(spec.get("jobTemplate")).get("spec")).get("template") or spec.get("template")
-    pod = spec if body.get("kind") == "Pod" else _mapping(_mapping(template).get("spec"))
-    for container in _list(pod.get("containers")):
-        resources = _mapping(_mapping(container).get("resources"))
-        yield Pod(
-            path=f"{where(body)}: container {container.get('name')}",
-            role="",
-            args=tuple(map(str, _list(container.get("args")))),
-            environment=tuple(map(_mapping, _list(container.get("env")))),
-            requests={**_mapping(resources.get("limits")), **_mapping(resources.get("requests"))},
-            node_selector=_mapping(pod.get("nodeSelector")),
-            tolerations=tuple(map(_mapping, _list(pod.get("tolerations")))),
-        )
+    for path, template in templates(body):
+        labels, pod = _mapping(_mapping(template.get("metadata")).get("labels")), _mapping(template.get("spec"))
+        for container in map(_mapping, _list(pod.get("containers"))):
+            resources = _mapping(container.get("resources"))
+            serves = container.get("name") == llmd().containers["server"]
+            yield Pod(
+                path=f"{path}: container {container.get('name')}",
+                role=str(labels.get(llmd().labels["role"], "")) if serves else "",
+                args=_arguments(container),
+                environment=tuple(map(_mapping, _list(container.get("env")))),
+                requests={**_mapping(resources.get("limits")), **_mapping(resources.get("requests"))},
+                node_selector=_mapping(pod.get("nodeSelector")),
+                tolerations=tuple(map(_mapping, _list(pod.get("tolerations")))),
+                port=next((port.get("containerPort") for port in map(_mapping, _list(container.get("ports")))), None),
+                peers=family(labels) if serves else "",
+            )
+
+
+def family(labels: Object) -> str:
+    """What the labels of an llm-d worker share with those of the pods that it hands KV to or takes it from; empty for other pods."""
+    known = llmd().labels
+    return "/".join(str(labels.get(known[name])) for name in ("guide", "revision")) if known["role"] in labels else ""
+
+
+def _arguments(container: Object) -> tuple[str, ...]:
+    """Arguments of a container; of one that a shell starts, those behind `vllm serve` in its script."""
+    args = tuple(map(str, _list(container.get("args"))))
+    command = _list(container.get("command"))
+    if command[-1:] == ["-c"] and args:
+        line = next((line for line in args[0].splitlines() if _SERVE in line), "")
+        return tuple(shlex.split(line.partition(_SERVE)[2]))
+    return args
 
 
 def _operator_pods(path: str, spec: Mapping[str, Any]) -> Iterator[Pod]:
@@ -122,6 +163,7 @@ def _operator_pods(path: str, spec: Mapping[str, Any]) -> Iterator[Pod]:
         )
 
 
+_SERVE: Final = "vllm serve"
 _RULES: Final[dict[str, ManifestRule]] = {}
 
 
@@ -138,6 +180,7 @@ def manifest_check(
                     if (problem.path, problem.message) not in before:
                         yield replace(problem, path=path, message=f"{problem.path}: {problem.message}")
 
+        over_environment.__module__ = rule.__module__  # which names the family
         registry.check(id, title, why=why, link=link, level=level, seen_in=seen_in)(over_environment)
         _RULES[id] = rule
         return rule
@@ -148,7 +191,7 @@ def manifest_check(
 def _with_raw(environment: Environment) -> Iterator[tuple[str, dict[str, Any], dict[str, Any], Groups]]:
     """Endpoints with raw fields: path, the object with them, the object without them, and the groups' instance types."""
     for index, endpoint in enumerate(environment.endpoints):
-        if endpoint.raw.spec:
+        if endpoint.raw.spec and endpoint.backend == "operator":
             # Building these types takes longer than all other checks together, and only raw fields need them.
             from dpd.backends.operator.build import build  # noqa: PLC0415
 
@@ -178,13 +221,13 @@ def run_manifests(manifests: Sequence[Object], groups: Groups) -> list[Finding]:
 def beyond_checks(environment: Environment, manifests: Sequence[Object]) -> list[Finding]:
     """What the objects of a whole environment show that its own checks have not said already.
 
-    The checks examine each endpoint's object; what remains are the other objects, and all of them together.
+    The checks examine the operator's object of each endpoint; what remains are the other objects, and all of them together.
     """
     from dpd.backends.operator.build import build  # noqa: PLC0415 (as above)
 
     site = Site.of(environment)
     groups = instance_groups(site)
-    examined = [build(endpoint, site) for endpoint in environment.endpoints]
+    examined = [build(endpoint, site) for endpoint in environment.endpoints if endpoint.backend == "operator"]
     said = {(finding.id, finding.path, finding.message) for body in examined for finding in run_manifests([body], groups)}
     return [finding for finding in run_manifests(manifests, groups) if (finding.id, finding.path, finding.message) not in said]
 
@@ -331,8 +374,13 @@ def missing(manifests: Sequence[Object], groups: Groups) -> Iterator[Problem]:  
     """Refuse nulls, and texts that a program made of a missing value."""
     for body in manifests:
         for place, value in _leaves(body):
-            if value is None or (isinstance(value, str) and value.strip() in {"None", "null", "undefined", "<nil>"}):
+            said = isinstance(value, str) and value.strip() in {"None", "null", "undefined", "<nil>"}
+            if value is None or (said and not place.endswith(_MEANT)):
                 yield Problem(path=f"{where(body)}: {place}", message="has no value", value=value, fix="give it one, or remove the field")
+
+
+_MEANT: Final = "leaderWorkerTemplate.restartPolicy"
+"""Where `None` is one of the words of the field."""
 
 
 def _leaves(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
@@ -418,7 +466,8 @@ def arguments(manifests: Sequence[Object], groups: Groups) -> Iterator[Problem]:
         if not pod.peers:
             continue
         known = parse(pod.args)
-        wanted = {"--tensor-parallel-size": str(pod.amount(GPU)), "--port": str(pod.port)}
+        ranks = int(known.value("--data-parallel-size-local") or 1)
+        wanted = {"--tensor-parallel-size": str(pod.amount(GPU) // ranks), "--port": str(pod.port)}
         for flag, right in wanted.items():
             value = known.value(flag)
             if value != right:

@@ -12,9 +12,10 @@ from dpd.environment.faults import UNUSED_ACKNOWLEDGEMENT
 from dpd.finding import Finding, Level, safe, shown
 
 FAMILIES: Final = (
-    "instances", "placement", "addresses", "capacity", "memory", "parallelism", "backends", "llmd", "operator", "runtime",
+    "instances", "placement", "addresses", "capacity", "packing", "memory", "parallelism", "expert_parallel", "tiers", "backends", "llmd",
+    "operator", "runtime", "engines",
     "names", "secrets", "kubernetes", "lustre", "buckets", "security_groups", "network", "cluster", "groups", "add_ons",
-    "sources", "gate", "raw", "manifests",
+    "sources", "gate", "raw", "manifests", "llmd_pods",
 )  # fmt: skip
 """Modules of this package that hold rules over an environment, in the order of the table of checks."""
 
