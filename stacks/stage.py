@@ -17,7 +17,7 @@ from dpd.environment.storage import ExistingKey, Storage
 from dpd.gate.digest import digest
 from dpd.gate.spec import document
 from stacks import outputs
-from stacks.addons import AddOnsStack, OperatorNeeds
+from stacks.addons import AddOnsStack, Needs
 from stacks.constructs.text_upload import texts
 from stacks.eks import EksStack
 from stacks.gate import GateStack
@@ -45,7 +45,8 @@ class EnvironmentStage(cdk.Stage):
     def __init__(self, scope: Construct, environment: Environment, rendered: Rendered) -> None:
         names = Names.of(environment)
         super().__init__(scope, names.stage, env=cdk.Environment(account=environment.account, region=environment.region))
-        self._environment, self._names = environment, names
+        self.environment: Final = environment
+        self._names = names
         self._tags = {**environment.tags, "app": environment.app, "environment": environment.name}
         cluster, storage = environment.cluster, environment.storage
         self.rendered: Final = rendered
@@ -106,7 +107,7 @@ class EnvironmentStage(cdk.Stage):
             hyperpod_cluster_arn=hyperpod.cluster_arn,
             groups=cluster.groups,
             add_ons=cluster.add_ons,
-            needs=OperatorNeeds.of(environment.endpoints),
+            needs=Needs.of(environment.endpoints, cluster.add_ons),
             network=network.values,
             storage=stored.values,
             eks=eks.values,
@@ -143,11 +144,11 @@ class EnvironmentStage(cdk.Stage):
             tags.add(key, value)
 
     def _stack(self, part: str) -> Mapping[str, Any]:
-        qualifier = self._environment.bootstrap_qualifier
+        qualifier = self.environment.bootstrap_qualifier
         return {
             **({"synthesizer": cdk.DefaultStackSynthesizer(qualifier=qualifier)} if qualifier else {}),
             "stack_name": self._names.stack(part),
-            "termination_protection": self._environment.termination_protection and part in _STATEFUL,
+            "termination_protection": self.environment.termination_protection and part in _STATEFUL,
             "tags": self._tags,
         }
 

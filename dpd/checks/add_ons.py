@@ -4,8 +4,11 @@ import difflib
 from collections.abc import Iterator
 from typing import Final
 
+from dpd.backends.controllers import needed
 from dpd.catalog import add_ons, kubernetes
 from dpd.catalog.add_ons import version_key
+from dpd.catalog.controllers import all_controllers
+from dpd.checks.network import closed
 from dpd.checks.registry import Context, Problem, check
 from dpd.environment.environment import Environment
 from dpd.finding import Level
@@ -20,8 +23,8 @@ _ADD_ONS: Final = "https://docs.aws.amazon.com/eks/latest/userguide/workloads-ad
     link=_ADD_ONS,
 )
 def known_add_ons(environment: Environment, _: Context) -> Iterator[Problem]:
-    """Refuse add-on names that the version table does not have."""
-    known = [add_on.name for add_on in add_ons.all_add_ons()]
+    """Refuse names of add-ons and controllers that the version table does not have."""
+    known = [*(add_on.name for add_on in add_ons.all_add_ons()), *all_controllers()]
     for name in environment.cluster.add_ons:
         if name not in known:
             near = difflib.get_close_matches(name[:80], known, n=1)
@@ -46,10 +49,12 @@ def known_add_ons(environment: Environment, _: Context) -> Iterator[Problem]:
 def add_on_versions(environment: Environment, _: Context) -> Iterator[Problem]:
     """Check form, floor and Kubernetes version of every changed version."""
     for name, change in environment.cluster.add_ons.items():
-        known = add_ons.find(name)
+        known, path = add_ons.find(name), f"cluster.add_ons.{name}.version"
+        if change.version is not None and (controller := all_controllers().get(name)):
+            fix = "leave version out, or install your own and say install: false"
+            yield Problem(path, "is one of a set that runs together, and cannot be changed alone", fix, change.version, controller.version)
         if known is None or change.version is None:
             continue
-        path = f"cluster.add_ons.{name}.version"
         pinned = known.version_for(environment.cluster.kubernetes_version)
         newer = f"write {pinned}" if pinned else f"look with: aws eks describe-addon-versions --addon-name {name}"
         try:
@@ -113,3 +118,23 @@ def pinned(environment: Environment, _: Context) -> Iterator[Problem]:
                 fix=f"pin one of: aws eks describe-addon-versions --addon-name {add_on.name} "
                 f"--kubernetes-version {cluster.kubernetes_version}",
             )
+
+
+@check(
+    "CLU023",
+    "Controllers that endpoints ask for can be fetched",
+    why="Their charts, definitions and images are on the internet, which a closed network does not reach. The add-ons stack fails there, "
+    "after the nodes have started.",
+    link="https://docs.aws.amazon.com/eks/latest/userguide/private-clusters.html",
+)
+def fetched(environment: Environment, _: Context) -> Iterator[Problem]:
+    """Ask for copies in a network without a way out."""
+    wanted = needed(environment.endpoints, environment.cluster.add_ons)
+    if wanted and closed(environment):
+        yield Problem(
+            "network.egress.nat_gateways",
+            f"the endpoints need {', '.join(wanted)}, and a network without NAT cannot fetch them",
+            "install them from copies of your own and say install: false for each under cluster.add_ons, or make a NAT gateway",
+            value=0,
+            limit="1 or more",
+        )

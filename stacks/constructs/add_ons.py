@@ -26,7 +26,7 @@ class AddOns:
         self._cluster_name = cluster_name
         self._kubernetes_version = kubernetes_version
         self._changes = changes
-        self._last = after
+        self.last = after
         self.names: list[str] = []
 
     def version(self, name: str) -> str | None:
@@ -53,9 +53,9 @@ class AddOns:
             resolve_conflicts="OVERWRITE",
             service_account_role_arn=role_arn,
         )
-        if isinstance(self._last, CfnResource):
-            made.add_resource_dependency(self._last)
-        elif self._last is not None:
-            made.node.add_dependency(self._last)
-        self._last = made
+        if isinstance(self.last, CfnResource):
+            made.add_resource_dependency(self.last)
+        elif self.last is not None:
+            made.node.add_dependency(self.last)
+        self.last = made
         self.names.append(name)

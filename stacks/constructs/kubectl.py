@@ -1,6 +1,6 @@
 """kubectl inside CloudFormation: how manifests reach a cluster whose API is private."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from aws_cdk import CfnResource, RemovalPolicy
@@ -11,10 +11,14 @@ from aws_cdk import aws_logs as logs
 from aws_cdk.lambda_layer_kubectl_v34 import KubectlV34Layer
 from constructs import Construct, IConstruct
 
+from dpd.catalog.controllers import Chart
 from stacks.acknowledgements import accept, accept_provider
 from stacks.constructs.access import administrator
+from stacks.constructs.constants import seconds
 from stacks.constructs.functions import caller
 
+_CHART_TIMEOUT_SECONDS: Final = 10 * 60
+"""Less than the 15 minutes that CDK gives its handler, so that Helm says what is not ready."""
 _SERVICE_TIMEOUT_SECONDS: Final = 20 * 60
 """Longer than the 15 minutes that CDK gives its handler, so that the handler's own error is what a user reads."""
 
@@ -84,12 +88,36 @@ class Kubectl(Construct):
             skip_validation=False,
             removal_policy=RemovalPolicy.RETAIN if retain else None,
         )
-        resource = manifest.node.find_child("Resource").node.default_child
+        self._bounded(manifest, after)
+        return manifest
+
+    def install(
+        self, scope: Construct, id_: str, chart: Chart, *, release: str, values: Mapping[str, Any], after: Iterable[Construct] = ()
+    ) -> eks.HelmChart:
+        """Install a Helm chart, and wait until what it starts is ready. ``release`` is its name on the cluster."""
+        made = eks.HelmChart(
+            scope,
+            id_,
+            cluster=self._cluster,
+            chart=chart.chart,
+            repository=chart.repository,
+            version=chart.version,
+            release=release,
+            namespace=chart.namespace,
+            create_namespace=True,
+            values=dict(values),
+            wait=True,
+            timeout=seconds(_CHART_TIMEOUT_SECONDS),
+        )
+        self._bounded(made, after)
+        return made
+
+    def _bounded(self, made: Construct, after: Iterable[Construct]) -> None:
+        resource = made.node.find_child("Resource").node.default_child
         assert isinstance(resource, CfnResource)
         # Without it CloudFormation waits an hour for a function that died without an answer.
         resource.add_property_override("ServiceTimeout", _SERVICE_TIMEOUT_SECONDS)
-        manifest.node.add_dependency(self._ready, *after)
-        return manifest
+        made.node.add_dependency(self._ready, *after)
 
 
 def _log_into(log_group: logs.ILogGroup, function: IConstruct) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from aws_cdk import aws_iam as iam
 from constructs import Construct
@@ -47,19 +48,26 @@ def operator_role(
     )
 
 
-def load_balancer_role(scope: Construct, id_: str, *, identity: Identity) -> iam.CfnRole:
-    """The role of the load balancer controller that the add-on brings."""
+OF_THE_OPERATOR: Final = {
+    "load_balancers": f"{OPERATOR_NAMESPACE}:{LOAD_BALANCER_SERVICE_ACCOUNT}",
+    "autoscaler": f"{OPERATOR_NAMESPACE}:{KEDA_SERVICE_ACCOUNT}",
+}
+"""Service accounts of the controllers that the operator's add-on brings."""
+
+
+def load_balancer_role(scope: Construct, id_: str, *, identity: Identity, service_account: str) -> iam.CfnRole:
+    """The role of the load balancer controller, whoever brings it."""
     return role(
         scope,
         id_,
-        trust=identity.trust(f"{OPERATOR_NAMESPACE}:{LOAD_BALANCER_SERVICE_ACCOUNT}"),
-        description="Load balancer controller of the inference operator",
+        trust=identity.trust(service_account),
+        description="Load balancer controller",
         grants={"load_balancer_controller": {}},
     )
 
 
-def keda_role(scope: Construct, id_: str, *, identity: Identity, workspace_ids: Sequence[str]) -> iam.CfnRole:
-    """The role of the autoscaler that the add-on brings. It reads Prometheus only in workspaces that an endpoint names."""
+def keda_role(scope: Construct, id_: str, *, identity: Identity, workspace_ids: Sequence[str], service_account: str) -> iam.CfnRole:
+    """The role of the autoscaler, whoever brings it. It reads Prometheus only in workspaces that an endpoint names."""
     realm = realm_of(scope)
     values: dict[str, Values] = {"keda": {}}
     if workspace_ids:
@@ -68,8 +76,8 @@ def keda_role(scope: Construct, id_: str, *, identity: Identity, workspace_ids: 
     return role(
         scope,
         id_,
-        trust=identity.trust(f"{OPERATOR_NAMESPACE}:{KEDA_SERVICE_ACCOUNT}"),
-        description="Autoscaler of the inference operator",
+        trust=identity.trust(service_account),
+        description="Autoscaler",
         grants=values,
     )
 

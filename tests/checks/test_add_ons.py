@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from dpd.catalog import add_ons
+from dpd.catalog.controllers import all_controllers
 from tests.checks.cases import ADOPTED_CLUSTER, Case
-from tests.support import findings
+from tests.support import LLMD_EXAMPLE, base, findings
 
 
 def add_on(name: str, **values: Any) -> dict[str, Any]:
@@ -61,3 +62,26 @@ def test_add_ons_without_a_pin() -> None:
     pins = {name: {"version": "v1.33.1-eksbuild.1"} for name in unpinned}
     assert not findings({"cluster.kubernetes_version": "1.33", "cluster.add_ons": pins}, id="CLU010")
     assert not findings(id="CLU010")
+
+
+LLMD = base(LLMD_EXAMPLE)["endpoints"][0]
+GATEWAY = {"endpoints[0]": {**LLMD, "routing": {**LLMD["routing"], "gateway": {}}}}
+OUR_OWN = {"cluster.add_ons": {name: {"install": False} for name in all_controllers()}}
+
+
+def test_controllers_can_be_left_out_and_not_changed() -> None:
+    assert not findings({**GATEWAY, **OUR_OWN}, id="CLU007")
+    assert not findings({**GATEWAY, **OUR_OWN}, id="CLU009")
+    (one,) = findings({**GATEWAY, **add_on("istio", version="1.30.0")}, id="CLU008")
+    assert (one.path, one.limit) == ("cluster.add_ons.istio.version", all_controllers()["istio"].version)
+    assert one.stops
+
+
+def test_a_closed_network_fetches_no_controller() -> None:
+    closed = {"network.egress": {"nat_gateways": 0, "interface_endpoints": True}}
+    (one,) = findings({**GATEWAY, **closed}, id="CLU023")
+    assert one.path == "network.egress.nat_gateways"
+    assert "istio" in one.message
+    assert not findings({**GATEWAY, **closed, **OUR_OWN}, id="CLU023")
+    assert not findings(GATEWAY, id="CLU023")
+    assert not findings({"endpoints[0]": LLMD, **closed}, id="CLU023")

@@ -49,7 +49,11 @@ class Fake:
 
     eks: Answer = field(default_factory=Answer)
     kubernetes: Callable[[str], Answer] = lambda _token: node_list()
+    files: dict[str, Answer] = field(default_factory=dict)
+    """Answers of the plain server by path, before EKS's."""
     requests: list[tuple[str, dict[str, str]]] = field(default_factory=list)
+    patches: list[tuple[str, bytes]] = field(default_factory=list)
+    """Path and body of every PATCH."""
     eks_url: str = ""
     endpoint: str = ""
     stop: Event = field(default_factory=Event)
@@ -95,6 +99,10 @@ def _handler(fake: Fake, answer: Callable[[str], Answer]) -> type[BaseHTTPReques
                 time.sleep(0.02)
             self.wfile.write(found.body)
 
+        def do_PATCH(self) -> None:
+            fake.patches.append((self.path, self.rfile.read(int(self.headers["Content-Length"]))))
+            self.do_GET()
+
         def log_message(self, *_: Any) -> None:
             """Quiet."""
 
@@ -109,7 +117,7 @@ def running() -> Iterator[Fake]:
     def following(path: str) -> str:
         return parse_qs(urlsplit(path).query).get("continue", [""])[0]
 
-    eks = _Server(("127.0.0.1", 0), _handler(fake, lambda _path: fake.eks))
+    eks = _Server(("127.0.0.1", 0), _handler(fake, lambda path: fake.files.get(path, fake.eks)))
     api = _Server(("127.0.0.1", 0), _handler(fake, lambda path: fake.kubernetes(following(path))))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(CERTIFICATE)
