@@ -36,7 +36,7 @@ def main() -> int:
     if unfit:
         report.write(unfit, files=len(chosen), stream=sys.stderr)
         return 1
-    return finish(app, [EnvironmentStage(app, *pair) for pair in zip(examined.environments, rendered, strict=True)])
+    return finish(app, [EnvironmentStage(app, *pair) for pair in zip(examined.environments, rendered, strict=True)], examined.findings)
 
 
 if __name__ == "__main__":

@@ -11,9 +11,11 @@ from typing import Final
 import aws_cdk as cdk
 
 from charts import render
+from dpd.finding import Finding
+from dpd.review.assembly import MANIFESTS
+from dpd.review.summary import write_summary
 from stacks.stage import EnvironmentStage
 
-MANIFESTS: Final = "manifests"
 _TEMPLATE_LIMIT: Final = 1_000_000
 _PLACEHOLDER: Final = re.compile(r"[\w.-]{0,40}dummy[\w.-]{0,40}", re.IGNORECASE)
 
@@ -29,8 +31,8 @@ def begin(settings: Path) -> cdk.App:
     return cdk.App(context=context, tree_metadata=False, stack_traces=False, builtin_cloud_formation_validation=validated)
 
 
-def finish(app: cdk.App, stages: Sequence[EnvironmentStage]) -> int:
-    """Synthesize, write the manifests beside the templates, and refuse what must not be deployed. Returns the exit code."""
+def finish(app: cdk.App, stages: Sequence[EnvironmentStage], findings: Sequence[Finding] = ()) -> int:
+    """Synthesize, write manifests and summaries beside the templates, and refuse what must not be deployed. Returns the exit code."""
     try:
         outdir = Path(app.synth().directory)
     except RuntimeError as error:
@@ -40,6 +42,7 @@ def finish(app: cdk.App, stages: Sequence[EnvironmentStage]) -> int:
         return 1
     for stage in stages:
         render.write(stage.rendered, outdir / MANIFESTS)
+        write_summary(stage.environment, findings, outdir)
     found = [problem for stage in stages for problem in unfit(Path(stage.outdir))]
     for problem in found:
         print(f"Error: {problem}", file=sys.stderr)

@@ -18,6 +18,7 @@ FLOORS = [
     {"dpd.checks"},
     {"dpd.planning"},
     {"dpd.gate"},
+    {"dpd.review"},
     {"charts"},
     {"stacks"},
     {"commands", "app"},

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from dpd.checks.capacity import OUTPUTS_OF_AN_ENDPOINT
-from stacks.assembly import MANIFESTS
+from dpd.review.assembly import MANIFESTS
 from tests.stacks.conftest import Whole, changed
 from tests.stacks.support import Template
 from tests.support import base
