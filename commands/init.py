@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from commands.clock import with_today
+from commands.files import write_whole
 from dpd.finding import shown
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def command(*, app: str, name: str | None, capacity: str, output: Path | None, f
         report.write(stops, files=1, stream=sys.stderr)
         click.echo(f"{path} was not written.", err=True)
         return 1
-    _write(path, content)
+    write_whole(path, content)
     report.write(findings, files=1, stream=sys.stdout)
     click.echo(f"Wrote {path}. Next: read it, then dpd check {path}")
     return 0
@@ -180,14 +181,3 @@ def _instance(name: str) -> Any:
             f"--instance-type: {shown(name)} {why} for disaggregated prefill and decode with the inference operator: {', '.join(allowed)}."
         )
     return instances.find(name)
-
-
-def _write(path: Path, content: str) -> None:
-    """Write all of the file or nothing of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.part")
-    try:
-        part.write_text(content, encoding="utf-8")
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)

@@ -19,7 +19,7 @@ from dpd import __version__
 MISTAKE, USAGE, FAULT, INTERRUPTED, PIPE_CLOSED = 1, 2, 3, 130, 141
 _COMPLETION: Final = "_DPD_COMPLETE"
 """Set by shells that complete a command line."""
-_COMMANDS: Final = ("init", "check", "explain", "render", "doctor", "schema")
+_COMMANDS: Final = ("init", "check", "explain", "plan", "render", "doctor", "schema")
 
 
 class _Lazy(click.Group):
@@ -60,6 +60,7 @@ Examples:
            --az-id use2-az1 --account 111122223333
   dpd check                       # every file in environments/
   dpd explain MEM001              # why a check exists
+  dpd plan environments/prod.yaml --traffic docs/traffic.yaml   # two roles, or not?
   dpd render -o manifests         # the Kubernetes manifests, for review or GitOps
   dpd doctor -e dev               # prove a deployment from here
 

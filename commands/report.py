@@ -20,7 +20,7 @@ Line = tuple[tuple[str, str], ...]
 
 def write(findings: Sequence[Finding], *, files: int, stream: IO[str]) -> None:
     """Show findings, grouped by file, and a summary."""
-    _print([*_lines(findings), ((summary(findings, files=files), "bold"),)], stream)
+    show([*_lines(findings), ((summary(findings, files=files), "bold"),)], stream)
 
 
 def summary(findings: Iterable[Finding], *, files: int) -> str:
@@ -73,7 +73,8 @@ def _finding(finding: Finding) -> Iterator[Line]:
             yield (_INDENT, ""), (f"{name}: ", "dim"), (text, "dim" if name == "see" else dim)
 
 
-def _print(lines: Sequence[Line], stream: IO[str]) -> None:
+def show(lines: Sequence[Line], stream: IO[str]) -> None:
+    """Print lines, in colour on a terminal."""
     if not _in_colour(stream):
         stream.writelines("".join(text for text, _ in line) + "\n" for line in lines)
         return

@@ -93,7 +93,24 @@ UNUSED_ACKNOWLEDGEMENT: Final = Fault(
     level=Level.WARNING,
 )
 
+UNANSWERABLE: Final = Fault(
+    "PLN001",
+    "A plan's question has an answer",
+    "`dpd plan` compares layouts of one model over the GPUs of one endpoint. Where the model fits none of them, the GPU was never "
+    "measured, a request is longer than the model may read, or an objective is below what one request alone takes, any number would be a "
+    "guess.",
+    link="docs/planning.md",
+)
+BROKEN_TRACE: Final = Fault(
+    "PLN002",
+    "Every line of a trace can be read",
+    "A trace with some lines left out has another rate and other lengths than what was recorded, and the plan would answer for a traffic "
+    "that never was.",
+    link="docs/planning.md",
+)
+
 FAULTS: Final = (
     UNREADABLE, MISSING, UNKNOWN, WRONG_TYPE, WRONG_VALUE, WRONG_NAME, SURPRISING, SAME_NAME, SHARED, UNUSED_ACKNOWLEDGEMENT,
+    UNANSWERABLE, BROKEN_TRACE,
 )  # fmt: skip
 """All of them, in the order of the table of checks."""

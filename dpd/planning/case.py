@@ -51,8 +51,8 @@ def sides(environment: Environment, endpoint: Endpoint) -> tuple[RoleOnGpus, Rol
     return prefill, decode
 
 
-def case_of(environment: Environment, endpoint: Endpoint, traffic: Traffic, *, seed: int = 0, folder: Path = Path()) -> Case:
-    """The question. Raises ``CaseError``, or ``TraceError`` for a trace that cannot be read."""
+def case_of(environment: Environment, endpoint: Endpoint, traffic: Traffic, *, seed: int = 0, folder: Path = Path()) -> tuple[Case, str]:
+    """The question, and where its requests come from. Raises ``CaseError``, or ``TraceError`` for a trace that cannot be read."""
     prefill, decode = sides(environment, endpoint)
     instance = decode.instance
     nodes = sum(environment.cluster.groups[name].count for name in {prefill.placed.role.group, decode.placed.role.group})
@@ -80,7 +80,7 @@ def case_of(environment: Environment, endpoint: Endpoint, traffic: Traffic, *, s
         percentile=wanted.percentile,
         goodput_share=wanted.goodput_share,
     )
-    return Case(
+    case = Case(
         model=endpoint.model.shape,
         instance=instance,
         gpus=nodes * instance.gpus,
@@ -94,6 +94,7 @@ def case_of(environment: Environment, endpoint: Endpoint, traffic: Traffic, *, s
         most_sequences=endpoint.decode.max_concurrent_sequences or _MOST_SEQUENCES,
         seed=seed,
     )
+    return case, drawn.source
 
 
 def at_rate(case: Case, factor: float) -> Case:

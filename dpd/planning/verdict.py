@@ -67,7 +67,7 @@ def best_default(found: Sweep, case: Case) -> Outcome | None:
 
 
 def _best(outcomes: Iterable[Outcome], case: Case) -> Outcome | None:
-    return min(outcomes, key=lambda outcome: (rank(outcome, case), outcome.candidate), default=None)
+    return min(outcomes, key=lambda outcome: (rank(outcome, case), -outcome.candidate.threshold_tokens, outcome.candidate), default=None)
 
 
 def _decision(case: Case, default: Outcome, tuned: Outcome, split: Outcome | None) -> tuple[Decision, Outcome]:
