@@ -336,6 +336,11 @@ class LlmdNames:
         return self.endpoint
 
     @property
+    def scaling_identity(self) -> str:
+        """Name of the object that says how the autoscaler asks AWS for metrics."""
+        return f"{self.endpoint}-scaling"
+
+    @property
     def service_account(self) -> str:
         """Name of the workers' ServiceAccount, which may do nothing."""
         return f"{self.endpoint}-worker"

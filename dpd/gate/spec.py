@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from dpd.backends.backend import Backend, backend
+from dpd.backends.controllers import idle_add_ons
 from dpd.backends.signs import PodSigns, Signs
 from dpd.backends.site import LUSTRE_FILE_SYSTEM_ID, Site
 from dpd.catalog import add_ons, instances, regions
@@ -175,9 +176,9 @@ def _prefix(endpoint: Endpoint, link: DataRepositoryLink | None) -> str | None:
 
 def _add_ons(environment: Environment) -> Iterator[add_ons.AddOn]:
     """The add-ons that this tool installs: an adopted cluster keeps its own network add-ons, and the file may leave some out."""
-    changes = environment.cluster.add_ons
+    changes, idle = environment.cluster.add_ons, idle_add_ons(environment.endpoints)
     for add_on in add_ons.all_add_ons():
-        ours = add_on.needs_nodes or environment.cluster.existing is None
+        ours = add_on.name not in idle and (add_on.needs_nodes or environment.cluster.existing is None)
         if ours and (add_on.name not in changes or changes[add_on.name].install):
             yield add_on
 
