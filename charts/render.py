@@ -132,7 +132,7 @@ def _namespaces(environment: Environment, site: Site) -> dict[str, tuple[dict[st
     """Objects by namespace. Built-in namespaces are not made; they can still hold a claim."""
     result: dict[str, tuple[dict[str, Any], ...]] = {}
     for name in dict.fromkeys(endpoint.namespace for endpoint in environment.endpoints):
-        on_lustre = any(endpoint.namespace == name and endpoint.model.source.lustre for endpoint in environment.endpoints)
+        on_lustre = any(endpoint.namespace == name and endpoint.uses_lustre for endpoint in environment.endpoints)
         made = () if name in BUILT_IN else (namespace(name),)
         mounts = lustre_objects(site.prefix, name, site.lustre) if on_lustre and site.lustre else ()
         if made or mounts:

@@ -288,6 +288,11 @@ class Endpoint(Part):
         return ("prefill", self.prefill), ("decode", self.decode)
 
     @property
+    def uses_lustre(self) -> bool:
+        """Whether its pods mount the Lustre file system, for weights or for KV."""
+        return self.model.source.lustre is not None or (self.kv.disk_tier is not None and self.kv.disk_tier.medium == "lustre")
+
+    @property
     def served_name(self) -> str:
         """The `model` that clients name in requests."""
         return self.model.served_name or self.name
