@@ -32,7 +32,7 @@ def exposition(sysfs: Path) -> str:
     return "".join(f"# TYPE {name} counter\n" + "".join(f"{name}{line}\n" for line in lines) for name, lines in sorted(series.items()))
 
 
-def server(port: int, sysfs: Path) -> ThreadingHTTPServer:
+def server(port: int, sysfs: Path, host: str = "") -> ThreadingHTTPServer:
     """The server, not yet started."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -50,7 +50,7 @@ def server(port: int, sysfs: Path) -> ThreadingHTTPServer:
         def log_message(self, *_: object) -> None:
             """Nothing: a line for each reading would only fill the node's disk."""
 
-    return ThreadingHTTPServer(("", port), Handler)
+    return ThreadingHTTPServer((host, port), Handler)
 
 
 if __name__ == "__main__":

@@ -1,22 +1,18 @@
 """Requests through the router: who worked on them, whether KV moved, and whether the answers are right."""
 
 import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from health_gate.result import Outcome, Patience
 
-from tests.lambdas.health_gate.engine import DECODE_IP, PREFILL_IP, ROUTER_IP, SECRET
-from tests.lambdas.health_gate.world import World, pod
+from tests.lambdas.health_gate.efa import Efa
+from tests.lambdas.health_gate.engine import DECODE_IP, PICKER_IP, PREFILL_IP, ROUTER_IP, SECRET
+from tests.lambdas.health_gate.world import NAMESPACE, World, pod
 
 FAIL, UNKNOWN = Outcome.FAIL, Outcome.UNKNOWN
-WIRE = {
-    "namespace": "kube-system",
-    "labels": {"app": "efa"},
-    "sent": "efa_tx_bytes",
-    "received": "efa_rx_bytes",
-    "rdma_written": "efa_rdma_write_bytes",
-}
 
 WRONG: list[tuple[set[str], str, Outcome, str]] = [
     ({"500"}, "traffic.short", FAIL, "status 500"),
@@ -210,22 +206,191 @@ def test_slower_than_efa(world: World, faults: set[str]) -> None:
     assert "to and from itself" in found.remedy
 
 
-@pytest.mark.parametrize(("faults", "outcome"), [(set(), Outcome.PASS), ({"tcp"}, FAIL)])
-def test_hardware_counters(world: World, faults: set[str], outcome: Outcome) -> None:
-    """Flat written bytes are no fault while sent bytes rise; when all are flat, KV took another network."""
-    exporter = pod("prefill", PREFILL_IP, namespace="kube-system", name="efa-exporter")
-    exporter["metadata"]["labels"] = {"app": "efa"}
-    world.pods.append(exporter)
-    world.engine.faults = set(faults)
-    world.endpoint_changes["wire"] = {**WIRE, "port": world.pods_port}
+@pytest.fixture
+def efa(world: World, tmp_path: Path) -> Iterator[Efa]:
+    made = Efa(tmp_path).join(world)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("direct", [True, False], ids=["in the VPC", "from a laptop"])
+@pytest.mark.parametrize(
+    "counted",
+    [{"prefill-0": "tx_bytes", "decode-0": "rx_bytes"}, {"prefill-0": "tx_bytes"}, {"decode-0": "rx_bytes"}],
+    ids=["both", "sent", "received"],
+)
+def test_efa_s_own_counters_prove_that_kv_crossed_it(world: World, efa: Efa, counted: dict[str, str], direct: bool) -> None:
+    """Flat written bytes are no fault while sent or received bytes rise."""
+    efa.counted = counted
+    found = world.result("kv.wire", direct=direct)
+    assert found.passed, found
+    assert found.evidence["rdma_written_bytes"] == 0
+    assert found.evidence["nodes"] == 2
+    rises = [float(str(found.evidence[name])) for name in ("sent_bytes", "received_bytes")]
+    assert max(rises) == pytest.approx(found.evidence["kv_bytes"], rel=1e-3)
+
+
+def _other_network(efa: Efa) -> None:
+    efa.share = 0
+
+
+def _a_trickle(efa: Efa) -> None:
+    efa.share = 0.1
+
+
+def _written_alone(efa: Efa) -> None:
+    efa.counted = {"prefill-0": "rdma_write_bytes"}
+
+
+def _one_node_dark(efa: Efa) -> None:
+    efa.counted = {}
+    efa.servers["prefill-0"].shutdown()
+    efa.servers["prefill-0"].server_close()
+
+
+@pytest.mark.parametrize(
+    ("change", "outcome", "words"),
+    [
+        (_other_network, FAIL, "sent and received bytes are flat.*to and from itself"),
+        (_written_alone, FAIL, "sent and received bytes are flat"),
+        (_a_trickle, FAIL, "EFA carried .* bytes of .* of KV: most of it took another network"),
+        (_one_node_dark, UNKNOWN, "cannot be read on prefill-0.*exporter's pods in dpd-gate"),
+    ],
+)
+def test_what_efa_did_not_carry(world: World, efa: Efa, change: Callable[[Efa], None], outcome: Outcome, words: str) -> None:
+    change(efa)
     found = world.result("kv.wire")
     assert found.outcome is outcome
-    assert found.evidence["rdma_written"] == 0
+    assert re.search(words, f"{found.summary} {found.remedy}")
 
 
-def test_hardware_counters_that_cannot_be_read(world: World) -> None:
-    world.endpoint_changes["wire"] = {**WIRE, "port": world.pods_port}
-    assert world.result("kv.wire").outcome is UNKNOWN
+def test_a_trickle_is_enough_when_nobody_says_how_much_kv_moved(world: World, efa: Efa) -> None:
+    efa.share, world.engine.faults = 0.1, {"hidden"}
+    assert world.result("kv.wire").passed
+
+
+@pytest.mark.parametrize("missing", ["exporter", "device"])
+def test_counters_that_are_not_there_are_unknown(world: World, efa: Efa, missing: str) -> None:
+    """Neither an absent pod nor a node without devices is a zero."""
+    if missing == "exporter":
+        world.pods[:] = [each for each in world.pods if each["spec"]["nodeName"] != "decode-0" or "efa" not in each["metadata"]["name"]]
+    else:
+        for file in (efa.folder / "decode-0").rglob("tx_bytes"):
+            file.unlink()
+    efa.share = 0
+    found = world.result("kv.wire")
+    assert (found.outcome, found.patience) == (UNKNOWN, Patience.DEADLINE)
+    assert "cannot be read on decode-0" in found.summary
+
+
+def test_without_an_exporter_in_the_spec_nothing_is_said(world: World) -> None:
+    assert "kv.wire" not in [result.id for result in world.run().results]
+
+
+# --- failures of transfers
+
+
+def _uncounted(world: World) -> None:
+    for counters in world.engine.counters.values():
+        counters.failed = None
+
+
+def test_a_connector_without_failure_counters_must_log_that_all_arrived(world: World) -> None:
+    _uncounted(world)
+    found = world.result("kv.failures")
+    assert found.passed
+    assert found.evidence == {
+        "proven_by": "log",
+        "prompts": 2,
+        "pods_without_counters": 2,
+        "without_counters": "prefill-chat-abc, decode-chat-abc",
+    }
+
+
+def test_one_pod_without_counters_is_enough_to_ask_the_log(world: World) -> None:
+    world.engine.counters[PREFILL_IP].failed = None
+    assert world.result("kv.failures").evidence["pods_without_counters"] == 1
+
+
+def test_neither_counters_nor_log_is_unknown(world: World) -> None:
+    _uncounted(world)
+    world.engine.faults = {"silent_connector"}
+    found = world.result("kv.failures")
+    assert (found.outcome, found.patience) == (UNKNOWN, Patience.DEADLINE)
+    assert "2 pods export no failure counter, and of 2 prompts no log line says that all KV arrived" in found.summary
+    assert "log level" in found.remedy
+
+
+def test_a_known_error_beside_whole_transfers_is_a_failure(world: World) -> None:
+    _uncounted(world)
+    original = world.engine._move
+
+    def move(text: str) -> None:
+        original(text)
+        world.engine.logs[PREFILL_IP].append("nixl: REMOTE_DISCONNECT")
+
+    world.engine._move = move  # type: ignore[method-assign]
+    found = world.result("kv.failures")
+    assert found.outcome is FAIL
+    assert "prefill-chat-abc logs 'REMOTE_DISCONNECT'" in found.summary
+
+
+# --- a backend that proves its ways with counters
+
+
+def _counting_router(world: World) -> None:
+    """A picker that counts its decisions, and a router whose log says nothing."""
+    made = pod("picker", PICKER_IP, containers=1)
+    world.pods.append(made)
+    pods = world.document()["endpoints"][0]["pods"]
+    picker = {"namespace": NAMESPACE, "name_prefix": "picker-chat-", "container": "picker-chat", "replicas": 1, "containers": 1}
+    world.endpoint_changes |= {
+        "pods": {**pods, "picker": {**picker, "port": world.pods_port}},
+        "logs": {},
+        "decisions": {
+            "role": "picker",
+            "split": ['decisions_total{decision_type="prefill-decode"}'],
+            "whole": ['decisions_total{decision_type="decode-only"}'],
+        },
+    }
+    world.engine.logs[PICKER_IP] = []
+
+
+@pytest.mark.parametrize(
+    ("faults", "id", "outcome", "evidence"),
+    [
+        (set(), "traffic.short", Outcome.PASS, {"proven_by": "counters"}),
+        ({"prefill_hidden"}, "traffic.short", Outcome.PASS, {"proven_by": "router counters"}),
+        ({"prefill_hidden"}, "traffic.long", Outcome.PASS, {"proven_by": "router counters"}),
+        ({"no_prefill", "prefill_hidden"}, "traffic.long", FAIL, {"shown_by": "router counters"}),
+        ({"prefill_hidden", "picker_hidden"}, "traffic.short", UNKNOWN, {}),
+    ],
+)
+def test_counters_of_decisions_prove_as_a_log_does(
+    world: World, faults: set[str], id: str, outcome: Outcome, evidence: dict[str, Any]
+) -> None:
+    world.engine.faults = set(faults)
+    _counting_router(world)
+    found = world.result(id)
+    assert found.outcome is outcome, found
+    assert evidence.items() <= found.evidence.items()
+
+
+def test_a_backend_without_any_log_line_and_without_an_object_is_proven_by_counters(world: World) -> None:
+    _counting_router(world)
+    world.endpoint_changes |= {"resources": [], "patterns": [], "sagemaker_endpoint": ""}
+    world.changes |= {"definitions": []}
+    report = world.run()
+    assert report.outcome is Outcome.PASS, report.table()
+    by = {result.id: result.evidence.get("proven_by") for result in report.results if "proven_by" in result.evidence}
+    assert set(by.values()) == {"counters"}, by
+
+
+def test_decisions_about_other_requests_prove_nothing(world: World) -> None:
+    """Other clients' prompts were decided at the same time."""
+    world.engine.faults = {"prefill_hidden", "busy_picker"}
+    _counting_router(world)
+    assert world.result("traffic.short").outcome is UNKNOWN
 
 
 def test_from_a_laptop_everything_goes_through_the_api_server(world: World) -> None:
@@ -233,6 +398,8 @@ def test_from_a_laptop_everything_goes_through_the_api_server(world: World) -> N
     assert report.outcome is Outcome.PASS, report.table()
     assert next(result for result in report.results if result.id == "traffic.long").evidence["way"] == "API server"
     assert sum("/proxy/" in path for path, _ in world.requests) > 10
+    asked = {path.partition("/proxy")[0].rsplit("/", 2)[1] for path, headers in world.requests if "/proxy/v1/" in path}
+    assert asked == {"services", "pods"}, "clients' requests go to the Service, the decoder is asked alone at its pod"
 
 
 def test_pods_that_cannot_be_reached_are_asked_through_the_api_server(world: World) -> None:

@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from health_gate.result import Outcome, Patience
 
-from tests.lambdas.health_gate.engine import DECODE_IP, PREFILL_IP, ROUTER_IP
+from tests.lambdas.health_gate.engine import DECODE_IP, PICKER_IP, PREFILL_IP, ROUTER_IP
 from tests.lambdas.health_gate.world import NAMESPACE, SERVICE, SYSTEM, World, endpoint_slice, pod
 
 Break = Callable[[World], Any]
@@ -89,10 +89,98 @@ def _swapped(world: World) -> None:
     world.engine.logs[DECODE_IP][:] = ["'pd_role': 'sender'"]
 
 
+def _silent_start(world: World) -> None:
+    """Logs from the very start that name no role: the connector has not started."""
+    world.engine.logs.update({ip: [] for ip in world.engine.logs})
+
+
+def _forgotten(world: World) -> None:
+    """Logs that have lost their beginning."""
+    _silent_start(world)
+    world.first_line = "2026-11-29T18:00:00.1Z"
+
+
+def _forgotten_without_label(world: World) -> None:
+    _forgotten(world)
+    pods = world.document()["endpoints"][0]["pods"]
+    for role in ("prefill", "decode"):
+        pods[role]["role_label"] = ""
+    world.endpoint_changes["pods"] = pods
+
+
+def _settings(role: str, argument: str) -> Break:
+    index = ["prefill", "decode"].index(role)
+    return lambda world: world.pods[index]["spec"]["containers"][0].update(args=["--kv", argument], env=[{"name": "A", "valueFrom": {}}])
+
+
+ROLLED: Final = "NewReplicaSetAvailable"
+
+
+def _deployment(reason: str = "", seen: int = 4) -> Break:
+    """A backend whose objects are Deployments."""
+
+    def change(world: World) -> None:
+        world.endpoint_changes["resources"] = [
+            {
+                "group": "apps",
+                "version": "v1",
+                "plural": "deployments",
+                "name": "chat-decode",
+                "state": "status.conditions[type=Progressing].reason",
+                "ready": ROLLED,
+                "failed": ["ProgressDeadlineExceeded"],
+                "message": "status.conditions[type=Progressing].message",
+            }
+        ]
+        conditions = [
+            {"type": "Available", "reason": "MinimumReplicasAvailable"},
+            {"type": "Progressing", "reason": reason, "message": "odd"},
+        ]
+        if reason:
+            status = {"observedGeneration": seen, "conditions": conditions}
+            world.deployments["chat-decode"] = {"metadata": {"generation": 4}, "status": status}
+
+    return change
+
+
+def _picker(*, ready: bool = True) -> Break:
+    """A role besides the three that every backend has."""
+
+    def change(world: World) -> None:
+        made = pod("picker", PICKER_IP, containers=1)
+        made["status"]["containerStatuses"][0]["ready"] = ready
+        world.pods.append(made)
+        world.engine.logs.setdefault(PICKER_IP, [])
+        pods = world.document()["endpoints"][0]["pods"]
+        like = {"namespace": NAMESPACE, "name_prefix": "picker-chat-", "container": "picker-chat"}
+        world.endpoint_changes["pods"] = {**pods, "picker": {**like, "replicas": 1, "containers": 1, "port": 9090}}
+
+    return change
+
+
+def _sidecar(*, ready: bool = True) -> Break:
+    """A native sidecar: an init container that runs as long as the pod."""
+
+    def change(world: World) -> None:
+        world.pods[1]["spec"]["initContainers"] = [{"name": "routing-proxy", "restartPolicy": "Always"}]
+        world.pods[1]["status"]["initContainerStatuses"] = [{"name": "routing-proxy", "ready": ready, "state": {"running": {}}}]
+        pods = world.document()["endpoints"][0]["pods"]
+        world.endpoint_changes["pods"] = {**pods, "decode": {**pods["decode"], "containers": 4}}
+
+    return change
+
+
+def _finished(world: World) -> None:
+    world.pods[1]["spec"]["initContainers"] = [{"name": "copy"}]
+    ended = {"terminated": {"reason": "Completed", "exitCode": 0}}
+    world.pods[1]["status"]["initContainerStatuses"] = [{"name": "copy", "ready": True, "state": ended}]
+    world.container("decode", ready=False)
+
+
 WRONG: list[tuple[Any, ...]] = [
     ("not seen yet", _behind, "workload.observed", NOT_YET, "DeploymentComplete is of generation 2, not 3"),
-    ("killed before the change", _together(_behind, _container("decode", state=ENDED)), "workload.observed", NOT_YET, "not taken up"),
-    ("logged before the change", _together(_behind, _log(DECODE_IP, "EngineDeadError")), "workload.observed", NOT_YET, "not taken up"),
+    ("killed before the change", _together(_behind, _container("decode", state=ENDED)), "workload.observed", NOT_YET, "not been taken up"),
+    ("logged before the change", _together(_behind, _log(DECODE_IP, "EngineDeadError")), "workload.observed", NOT_YET, "not been taken up"),
     ("killed", _container("decode", state=ENDED), "workload.memory", DEFINITE, "decode-chat-abc/decode-chat.*memory"),
     (
         "killed before, and EFA is blamed",
@@ -109,7 +197,7 @@ WRONG: list[tuple[Any, ...]] = [
         ),
         "workload.restarts",
         DEFINITE,
-        r"ended 4 times, last with Error \(1\).*before v3.2",
+        r"ended 4 times, last with Error \(1\).*The engine died",
     ),
     ("no room", _unscheduled, "workload.events", NOT_YET, "Insufficient nvidia.com/gpu.*surge must be 0"),
     ("no EFA left", _event("FailedScheduling", "1 Insufficient vpc.amazonaws.com/efa"), "workload.events", NOT_YET, "belong to one pod"),
@@ -120,7 +208,7 @@ WRONG: list[tuple[Any, ...]] = [
     ("no object", lambda world: setattr(world, "custom", None), "workload.resource", NOT_YET, "no inferenceendpointconfigs/chat"),
     ("field dropped", _pruned, "workload.resource", DEFINITE, "lacks spec.pdSpec.prefillSpec"),
     ("starts", _state("DeploymentInProgress", "waiting for pods"), "workload.resource", NOT_YET, "DeploymentInProgress. waiting for pods"),
-    ("failed", _state("DeploymentFailed", "EngineDeadError in worker"), "workload.resource", DEFINITE, "DeploymentFailed.*before v3.2"),
+    ("failed", _state("DeploymentFailed", "EngineDeadError in worker"), "workload.resource", DEFINITE, "DeploymentFailed.*The engine died"),
     ("two of three", _container("decode", ready=False), "workload.pods", NOT_YET, r"decode 0 of 1 \(2/3\)"),
     (
         "a container too few",
@@ -154,6 +242,23 @@ WRONG: list[tuple[Any, ...]] = [
     ("router's own", _log(ROUTER_IP, "quux"), "workload.logs", DEFINITE, "turn the quux"),
     ("same role twice", _swapped, "workload.roles", DEFINITE, "decode-chat-abc has the other role"),
     (
+        "told the other role",
+        _together(_forgotten, _settings("decode", "kv_role=kv_producer")),
+        "workload.roles",
+        DEFINITE,
+        "decode-chat-abc has the other role",
+    ),
+    ("never said a role", _silent_start, "workload.roles", UNSEEN, "prefill-chat-abc, decode-chat-abc goes back to the start"),
+    ("role forgotten", _forgotten_without_label, "workload.roles", UNSEEN, "Neither log nor settings of prefill-chat-abc, decode"),
+    ("Deployment rolls", _deployment(reason="ReplicaSetUpdated"), "workload.resource", NOT_YET, "deployments/chat-decode is ReplicaSetUpd"),
+    ("Deployment stuck", _deployment(reason="ProgressDeadlineExceeded"), "workload.resource", DEFINITE, "ProgressDeadlineExceeded. odd"),
+    ("Deployment absent", _deployment(), "workload.resource", NOT_YET, "no deployments/chat-decode"),
+    ("Deployment behind", _deployment(reason=ROLLED, seen=3), "workload.observed", NOT_YET, "generation 3, not 4"),
+    ("picker not ready", _picker(ready=False), "workload.pods", NOT_YET, "picker 0 of 1"),
+    ("picker's log", _together(_picker(), _log(PICKER_IP, "quux")), "workload.logs", DEFINITE, "turn the quux"),
+    ("sidecar not ready", _sidecar(ready=False), "workload.pods", NOT_YET, r"decode 0 of 1 \(3/4\)"),
+    ("a finished init container is no sidecar", _finished, "workload.pods", NOT_YET, r"decode 0 of 1 \(2/3\)"),
+    (
         "no address",
         lambda world: world.slices.__setitem__(0, endpoint_slice(SYSTEM, SERVICE, "", "", 8000)),
         "workload.router",
@@ -166,7 +271,7 @@ WRONG: list[tuple[Any, ...]] = [
         lambda world: setattr(world.aws, "endpoint", None),
         "workload.registration",
         NOT_YET,
-        "operator runs, but .* absent",
+        "pods run, but .* absent.*role's sagemaker rights",
     ),
     (
         "endpoint failed",
@@ -214,8 +319,12 @@ RIGHT: list[Break] = [
     lambda world: world.pods.append(
         {**pod("decode", ""), "metadata": {"name": "decode-chat-old", "namespace": NAMESPACE, "deletionTimestamp": "now"}}
     ),
-    lambda world: world.engine.logs.update({ip: [] for ip in world.engine.logs}),
-    lambda world: world.endpoint_changes.update(sagemaker_endpoint="", resource=None),
+    _forgotten,
+    _together(_silent_start, _settings("prefill", "kv_role=kv_producer"), _settings("decode", "kv_role=kv_consumer")),
+    lambda world: world.endpoint_changes.update(sagemaker_endpoint="", resources=[]),
+    _deployment(reason=ROLLED),
+    _picker(),
+    _sidecar(),
 ]
 
 
@@ -278,3 +387,31 @@ def test_a_failed_state_of_the_deployment_before_does_not_end_the_next(world: Wo
     report = world.run()
     assert [result.id for result in report.open] == ["workload.observed"]
     assert not report.settled(10**6)
+
+
+@pytest.mark.parametrize(
+    ("change", "evidence"),
+    [
+        (lambda _: None, {"log": 2}),
+        (_forgotten, {"label": 2}),
+        (_together(_forgotten, _settings("decode", "kv_role=kv_consumer")), {"label": 1, "settings": 1}),
+    ],
+)
+def test_what_shows_a_role_is_said(world: World, change: Break, evidence: dict[str, int]) -> None:
+    change(world)
+    found = world.result("workload.roles")
+    assert found.passed
+    assert found.evidence == evidence
+
+
+def test_a_backend_s_own_advice_comes_first(world: World) -> None:
+    world.slices.pop(0)
+    world.endpoint_changes["remedies"] = {"workload.router": "turn it off and on"}
+    assert world.result("workload.router").remedy == "turn it off and on"
+
+
+def test_of_several_objects_the_final_state_is_named(world: World) -> None:
+    _deployment(reason="ProgressDeadlineExceeded")(world)
+    (last,) = world.endpoint_changes["resources"]
+    world.endpoint_changes["resources"] = [{**last, "name": "absent"}, last]
+    assert world.result("workload.resource").summary.startswith("The state of deployments/chat-decode is Progress")

@@ -9,7 +9,7 @@ from threading import Event, Lock
 from typing import Any, Final
 
 SECRET: Final = "sentence-of-the-prompt-"
-ROUTER_IP, PREFILL_IP, DECODE_IP = "127.0.0.2", "127.0.0.3", "127.0.0.4"
+ROUTER_IP, PREFILL_IP, DECODE_IP, PICKER_IP = "127.0.0.2", "127.0.0.3", "127.0.0.4", "127.0.0.5"
 CHUNK: Final = 256
 BYTES_A_TOKEN: Final = 40_960
 
@@ -21,9 +21,8 @@ class Counters:
     cached: int = 0
     kv_bytes: float = 0
     kv_seconds: float = 0
-    failed: int = 0
-    sent: float = 0
-    rdma: float = 0
+    failed: int | None = 0
+    """Absent when it is None."""
 
     def text(self) -> str:
         labels = 'engine="0",model_name="llama"'
@@ -37,10 +36,7 @@ class Counters:
                 f'vllm:prompt_tokens_by_source_total{{{labels},source="local_cache_hit"}} {float(self.cached)}',
                 f"vllm:nixl_bytes_transferred_sum{{{labels}}} {self.kv_bytes:e}",
                 f"vllm:nixl_xfer_time_seconds_sum{{{labels}}} {self.kv_seconds}",
-                f"vllm:nixl_num_failed_transfers_total{{{labels}}} {float(self.failed)}",
-                f'efa_tx_bytes{{device="rdmap0"}} {self.sent}',
-                'efa_rx_bytes{device="rdmap0"} 0',
-                f'efa_rdma_write_bytes{{device="rdmap0"}} {self.rdma}',
+                *([] if self.failed is None else [f"vllm:nixl_num_failed_transfers_total{{{labels}}} {float(self.failed)}"]),
                 "process_cpu_seconds_total 1.0",
                 "",
             ]
@@ -56,10 +52,13 @@ class Engine:
     counters: dict[str, Counters] = field(default_factory=lambda: {ip: Counters() for ip in (PREFILL_IP, DECODE_IP)})
     logs: dict[str, list[str]] = field(default_factory=lambda: {ip: [] for ip in (ROUTER_IP, PREFILL_IP, DECODE_IP)})
     seen: set[str] = field(default_factory=set)
+    decided: dict[str, int] = field(default_factory=dict)
     prompts: list[dict[str, Any]] = field(default_factory=list)
     stop: Event = field(default_factory=Event)
     lock: Lock = field(default_factory=Lock)
     rate: float = 176.0
+    carry: Callable[[int], None] = lambda _: None
+    """What the network does with the bytes of KV."""
 
     def metrics(self, ip: str) -> str | None:
         hidden = (
@@ -67,7 +66,13 @@ class Engine:
             or (ip == PREFILL_IP and "prefill_hidden" in self.faults)
             or (ip == DECODE_IP and "decode_hidden" in self.faults)
         )
+        if ip == PICKER_IP:
+            return None if "picker_hidden" in self.faults else self._decisions()
         return None if hidden else self.counters[ip].text()
+
+    def _decisions(self) -> str:
+        """As a Prometheus client does, a label's child appears with its first increment."""
+        return "".join(f'decisions_total{{decision_type="{name}"}} {count}\n' for name, count in sorted(self.decided.items()))
 
     def serve(self, ip: str, body: dict[str, Any]) -> tuple[int, dict[str, Any], list[str]]:
         """Status, an error or nothing, and the tokens of an answer."""
@@ -79,6 +84,8 @@ class Engine:
         text = body["messages"][0]["content"]
         estimate = len(text) // 4
         split = (estimate >= self.threshold or "always_prefill" in self.faults) and "no_prefill" not in self.faults
+        for name in {"prefill-decode" if split else "decode-only"} | ({"prefill-decode"} if "busy_picker" in self.faults else set()):
+            self.decided[name] = self.decided.get(name, 0) + 1
         if "silent_router" not in self.faults:
             said = split or "lying_router" in self.faults
             self.logs[ROUTER_IP].append(
@@ -107,9 +114,9 @@ class Engine:
         decode.external += got
         decode.kv_bytes += got * BYTES_A_TOKEN
         decode.kv_seconds += got * BYTES_A_TOKEN / self.rate / 1e9
-        decode.failed += "failed_transfers" in self.faults
-        if "tcp" not in self.faults:
-            prefill.sent += got * BYTES_A_TOKEN
+        if "failed_transfers" in self.faults:
+            decode.failed = (decode.failed or 0) + 1
+        self.carry(got * BYTES_A_TOKEN)
         if "silent_connector" not in self.faults:
             needed = tokens - tokens % CHUNK
             self.logs[DECODE_IP].extend(

@@ -9,6 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any, Final
 from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.request import urlopen
 
 from health_gate.clients import clients
 from health_gate.report import Report
@@ -95,6 +96,8 @@ class World:
     """Engines of more endpoints, by the third part of their addresses."""
     first_line: str = "2026-11-29T10:00:05.123456789Z"
     """When the oldest line that a node still has was written."""
+    ports: dict[str, int] = field(default_factory=dict)
+    """Where pods listen that are no engine, by address."""
     pods_port: int = 0
     api: str = ""
 
@@ -279,6 +282,14 @@ class World:
         assert port == "443"
         return str(slices[0]["endpoints"][0]["addresses"][0])
 
+    def metrics(self, ip: str, path: str) -> str | None:
+        """What a pod says to a GET."""
+        if ip in self.ports:
+            with urlopen(f"http://{ip}:{self.ports[ip]}{path}", timeout=5) as reply:
+                return str(reply.read(), "utf-8")
+        engine, known = self.at(ip)
+        return engine.metrics(known)
+
     def at(self, ip: str) -> tuple[Engine, str]:
         """The engine that listens at an address, 127.0.<endpoint>.<role>, and the address as that engine knows it."""
         parts = ip.split(".")
@@ -306,8 +317,7 @@ def _api(world: World) -> type[BaseHTTPRequestHandler]:
                 world.refuse_tokens -= 1
                 serving.answer(self, 401, b"{}")
             elif "/proxy/" in self.path:
-                engine, ip = world.at(world.proxied(self.path))
-                text = engine.metrics(ip)
+                text = world.metrics(world.proxied(self.path), self.path.partition("/proxy")[2])
                 serving.answer(self, 404 if text is None else 200, (text or "").encode(), "text/plain")
             else:
                 serving.answer(self, *world.answer(self.path))
