@@ -14,10 +14,10 @@ export PYTHONDONTWRITEBYTECODE :=
 
 COMPILE := uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
 
-.PHONY: help setup planner synth test lint types unit docs bench lock clean
+.PHONY: help setup planner synth test lint types unit docs bench engine-lists engine-parser lock clean
 
 help:  ## What can be made
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /\1\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 15
 
 setup: $(STAMP)  ## The virtual environment and the CDK command line, from the lock files
 
@@ -59,6 +59,13 @@ docs: setup  ## Write the generated parts of the docs again
 
 bench: planner  ## Measure speed and memory beside their yardsticks
 	python -m bench
+
+engine-lists: setup  ## Read the flags, keys and metrics of vLLM, LMCache and router from their wheels again, and show what changed
+	python -m scripts.engine_lists
+	git --no-pager diff --stat -- dpd/catalog/data/engines
+
+engine-parser: setup  ## Let the real parsers of vLLM and LMCache read every example (installs 3 GB outside of the project, once)
+	python -m scripts.engine_parser
 
 lock:  ## Resolve the lock files again (needs uv)
 	$(COMPILE) --extra doctor --extra deploy --extra test -o requirements.lock

@@ -1,40 +1,17 @@
-"""Command-line flags of the vLLM server."""
+"""What flags of the vLLM server mean to disaggregated serving. Which flags there are is in the lists of `dpd.catalog.engines`."""
 
-from dataclasses import dataclass
 from functools import cache
 from typing import cast
 
+from dpd.catalog.engines import any_version
 from dpd.catalog.tables import yaml_table
-
-
-@dataclass(frozen=True, slots=True)
-class VllmFlags:
-    """Flags of one vLLM version, with their leading dashes, and the short form of some of them."""
-
-    version: str
-    flags: frozenset[str]
-    short: dict[str, str]
-
-
-@cache
-def flags_of(version: str) -> VllmFlags | None:
-    """Every flag of a version, or ``None`` for a version that the catalog has not read."""
-    row = yaml_table("vllm_flags")["versions"].get(version)
-    if row is None:
-        return None
-    long = frozenset(f"--{name}" for name in row["flags"])
-    return VllmFlags(version, long, {f"-{name}": f"--{flag}" for name, flag in row["short"].items()})
-
-
-def versions() -> tuple[str, ...]:
-    """vLLM versions whose flags are known, oldest first."""
-    return tuple(yaml_table("vllm_flags")["versions"])
 
 
 @cache
 def short_forms() -> dict[str, str]:
-    """Short forms of any known version."""
-    return {short: flag for version in versions() if (known := flags_of(version)) for short, flag in known.short.items()}
+    """Short forms of any known version, with the flag that they stand for."""
+    flags = any_version("vllm").tables["flags"]
+    return {short: name for name, entry in flags.items() for short in entry.get("short", ())}
 
 
 def reasons(table: str) -> dict[str, str]:

@@ -15,7 +15,7 @@ FAMILIES: Final = (
     "instances", "placement", "addresses", "capacity", "packing", "memory", "parallelism", "expert_parallel", "tiers", "backends", "llmd",
     "operator", "runtime", "engines",
     "names", "secrets", "kubernetes", "lustre", "buckets", "security_groups", "network", "cluster", "groups", "add_ons",
-    "sources", "gate", "raw", "manifests", "llmd_pods",
+    "sources", "gate", "raw", "manifests", "llmd_pods", "llmd_routing",
 )  # fmt: skip
 """Modules of this package that hold rules over an environment, in the order of the table of checks."""
 

@@ -1,13 +1,12 @@
 """Rules about what runs in the pods: vLLM's arguments, environment variables, and the image."""
 
-import difflib
 from collections.abc import Iterator
 from typing import Final
 
 from dpd.backends.arguments import Argument, Arguments, parse
 from dpd.backends.site import Site
 from dpd.backends.workload import derived_environment
-from dpd.catalog import images, runtime_versions, vllm_flags
+from dpd.catalog import engines, images, runtime_versions, vllm_flags
 from dpd.catalog.llmd import llmd
 from dpd.checks.registry import Context, Problem, check
 from dpd.checks.variables import all_faults
@@ -111,17 +110,21 @@ def refused(environment: Environment, _: Context) -> Iterator[Problem]:
     link=_VLLM,
 )  # fmt: skip
 def unknown(environment: Environment, _: Context) -> Iterator[Problem]:
-    """Compare with the flags of the image's vLLM version, where the catalog has them."""
+    """Compare with the flags of the image's vLLM version, or of the nearest that is known: then as a warning."""
     for path, endpoint, _role, argument in _arguments(environment):
-        known = vllm_flags.flags_of(_vllm_version(endpoint))
-        if known is None or {argument.base, argument.flag} & known.flags:
+        known = engines.lists("vllm", _vllm_version(endpoint))
+        flag = known.flag(argument.base)
+        if known.flag(argument.flag) or (flag and (argument.flag == argument.base or "." in argument.flag or flag.kind == "switch")):
             continue
-        near = difflib.get_close_matches(argument.base, sorted(known.flags), n=1)
+        nearest = (
+            "which the image carries" if known.exact else f"the nearest to the image's {_vllm_version(endpoint)} whose flags are known"
+        )
         yield Problem(
             path=path,
-            message=f"is not a flag of vLLM {known.version}, which the image carries",
+            message=f"is not a flag of {known.title}, {nearest}",
             value=argument.flag,
-            fix=f"did you mean {near[0]}?" if near else "remove it, or state the vLLM version of your image in image.vllm",
+            fix=known.advice("flags", argument.base),
+            level=None if known.exact else Level.WARNING,
         )
 
 

@@ -55,5 +55,6 @@ def test_a_source_is_a_public_page_with_the_day_it_was_read() -> None:
 
 
 def test_every_declared_source_is_used() -> None:
-    tables = [f"{table}.yaml" for table in YAML] + [f"{table}.csv" for table in CSV]
+    engines = [f"engines/{path.name}" for path in (DATA / "engines").iterdir()]
+    tables = [f"{table}.yaml" for table in YAML] + [f"{table}.csv" for table in CSV] + engines
     assert not set(source_keys()) - set().union(*map(words_of, tables))

@@ -1,0 +1,111 @@
+"""Rules about what the serving software accepts, by the lists of its very versions."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from dpd.backends.arguments import parse
+from dpd.backends.emitted import Unknown, Versions, unknown, unknown_argument, unknown_variable
+from dpd.catalog.engines import SOFTWARE, Lists, lists
+from dpd.catalog.images import default_image
+from dpd.checks.manifests import Groups, Object, manifest_check
+from dpd.checks.registry import Context, Problem, check
+from dpd.environment.endpoint import Endpoint
+from dpd.environment.environment import Environment
+from dpd.finding import Level
+
+_VLLM: Final = "https://docs.vllm.ai/en/latest/cli/serve/"
+_LMCACHE: Final = "https://docs.lmcache.ai/api_reference/configurations.html"
+_KV: Final = "https://docs.vllm.ai/en/latest/features/disagg_prefill/"
+
+
+def versions(endpoint: Endpoint) -> Versions:
+    """What the image of an endpoint carries."""
+    image = endpoint.image or default_image(endpoint.backend)
+    return Versions(image.vllm, image.lmcache or "")
+
+
+def _stated(endpoint: Endpoint) -> Iterator[tuple[str, str, Lists]]:
+    """The engines of an image with their versions, and the lists that go for them."""
+    known = versions(endpoint)
+    for software, version in (("vllm", known.vllm), ("lmcache", known.lmcache)):
+        if version:
+            yield software, version, lists(software, version)
+
+
+def _problem(found: Unknown, path: str) -> Problem:
+    return Problem(path, found.message, found.fix, found.value, level=None if found.certain else Level.WARNING)
+
+
+@check(
+    "ENG001", "The versions in the image are among those whose flags, keys and metrics are known",
+    why="Flags, configuration keys and metric names come and go with every release. For a version without a list of its own the "
+    "nearest one answers, and what it says may be wrong.",
+    link=_VLLM,
+    level=Level.WARNING,
+)  # fmt: skip
+def listed(environment: Environment, _: Context) -> Iterator[Problem]:
+    """Name the version whose lists stand in."""
+    for index, endpoint in enumerate(environment.endpoints):
+        for software, version, known in _stated(endpoint):
+            if not known.exact:
+                yield Problem(
+                    path=f"endpoints[{index}].image.{software}" if endpoint.image else f"endpoints[{index}]",
+                    message=f"the catalog has no list of {SOFTWARE[software]} {version}; what is said here of flags, keys and metrics "
+                    f"is true of {known.version}",
+                    value=version,
+                    fix=f"python -m scripts.engine_lists --add {software}={version} reads it from the published wheel",
+                )
+
+
+@check(
+    "ENG002", "vLLM takes the values of every extra argument",
+    why="vLLM's parser exits on a value that is not one of a flag's choices or not of its type, at the start of pods that are already "
+    "billed. Keys of a connector's free configuration it does not look at: a misspelt one is ignored.",
+    link=_VLLM,
+    seen_in=("https://github.com/vllm-project/vllm/issues/41814",),
+)  # fmt: skip
+def values(environment: Environment, _: Context) -> Iterator[Problem]:
+    """Compare choices, numbers and JSON with the lists of the image's version."""
+    for index, endpoint in enumerate(environment.endpoints):
+        carried = versions(endpoint)
+        known = lists("vllm", carried.vllm)
+        for name, role in endpoint.roles:
+            for argument in parse(role.extra_args).known:
+                if known.flag(argument.flag) or known.flag(argument.base):
+                    place = f"endpoints[{index}].{name}.extra_args[{argument.index}]"
+                    yield from (_problem(found, place) for found in unknown_argument(place, argument, known, carried) if _of_value(found))
+
+
+def _of_value(found: Unknown) -> bool:
+    """Flags that a version does not have are RUN004's."""
+    return "no such flag" not in found.message
+
+
+@check(
+    "ENG003", "vLLM, LMCache and NIXL read the variables that are set for them",
+    why="A variable that nothing reads changes nothing, and nobody says so: LMCache, for example, renamed most of its NIXL settings, "
+    "and with the old names an endpoint starts without its hand-over.",
+    link=_LMCACHE,
+    seen_in=("https://github.com/vllm-project/vllm/issues/41814", "https://github.com/LMCache/LMCache/issues/2511"),
+)  # fmt: skip
+def variables(environment: Environment, _: Context) -> Iterator[Problem]:
+    """Compare names that begin like those of an engine with the lists of the image's versions; NIXL's list is not complete."""
+    for index, endpoint in enumerate(environment.endpoints):
+        carried = versions(endpoint)
+        for name in endpoint.environment:
+            for found in unknown_variable("", name, carried):
+                yield _problem(found, f"endpoints[{index}].environment.{name}")
+
+
+@manifest_check(
+    "ENG004", "The software in the pods knows what the manifests say to it",
+    why="An unknown flag stops vLLM, the router or its sidecar; an unknown key of LMCache or of a connector is ignored, and a metric that "
+    "nothing exports leaves a scaler or an alert without data.",
+    link=_KV,
+    seen_in=("https://github.com/vllm-project/vllm/issues/41814", "https://github.com/llm-d/llm-d-benchmark/issues/878"),
+)  # fmt: skip
+def emitted(manifests: Sequence[Object], groups: Groups) -> Iterator[Problem]:  # noqa: ARG001
+    """Compare flags, JSON, connectors, variables and metric names with the lists of the versions in the images."""
+    for body in manifests:
+        for found in unknown(body):
+            yield _problem(found, found.path)

@@ -1,0 +1,1 @@
+"""Programs that make data of this project from published software. Nothing here runs at synthesis."""

@@ -1,0 +1,1 @@
+"""The real parsers of vLLM and LMCache, run over everything that the examples say to them."""

