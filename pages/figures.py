@@ -125,7 +125,9 @@ class Picture:
             figure = self.draw(style)
             figure.set_facecolor(style["paper"])
             out = io.BytesIO()
-            FigureCanvasAgg(figure).print_figure(out, format="png", dpi=160, metadata={"Software": None}, facecolor=style["paper"])
+            FigureCanvasAgg(figure).print_figure(
+                out, format="png", dpi=160, metadata={"Software": None}, facecolor=style["paper"], bbox_inches="tight", pad_inches=0.2
+            )
         return out.getvalue()
 
 

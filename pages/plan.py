@@ -48,6 +48,7 @@ class PlanPage:
     question: tuple[tuple[str, str], ...]
     pictures: tuple[Picture, ...]
     candidates: Table
+    needs: tuple[tuple[str, str], ...]
     cost: tuple[tuple[str, str], ...]
     patch: str
     notes: tuple[str, ...]
@@ -86,9 +87,10 @@ class PlanPage:
             "<h2>How the layouts compare</h2>",
             f'<div class="figures">{"".join(map(_figure, self.pictures))}</div>',
             f'<h2>Every layout that was looked at</h2><div class="card">{_table(self.candidates, "Every layout")}</div>',
-            '<h2>What was asked, and what it costs</h2><div class="pair">',
+            '<h2>Question and needs</h2><div class="pair">',
             f'<section class="card"><h2>The question</h2>{_facts(self.question)}</section>',
-            f'<section class="card"><h2>Cost</h2>{_facts(self.cost)}</section></div>',
+            f'<section class="card"><h2>What two roles need</h2>{_facts(self.needs)}</section></div>',
+            f'<h2>Cost</h2><div class="card">{_facts(self.cost)}</div>',
             f'<h2>What would change the advice</h2><div class="card">{_list(self.flips)}</div>' if self.flips else "",
             f'<h2>Change of the environment file</h2><div class="card">{_patch(self.patch)}</div>' if self.patch else "",
             f'<h2>How far to trust this</h2><div class="card">{_list(self.notes)}{_sources(self.sources)}</div>',

@@ -1,7 +1,10 @@
 """Whether the simulator can answer for a case, and how a model is described to it."""
 
+import json
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 from dpd.catalog import gpus
@@ -48,3 +51,20 @@ def config(model: ModelShape) -> dict[str, object]:
         "max_position_embeddings": model.max_positions,
         "torch_dtype": "bfloat16",
     }
+
+
+_FOLDERS: Final[list[TemporaryDirectory[str]]] = []
+"""Folders of described models, removed when the process ends."""
+
+
+@cache
+def path(model: ModelShape) -> str:
+    """How the simulator is told of a model: its id, or a folder with its ``config.json``.
+
+    One folder for each model and process: the simulator reads its tables again, for seconds, when the name is new.
+    """
+    if bundled(model):
+        return model.hub_id
+    _FOLDERS.append(TemporaryDirectory(prefix="dpd-model-"))
+    Path(_FOLDERS[-1].name, "config.json").write_text(json.dumps(config(model)), encoding="utf-8")
+    return _FOLDERS[-1].name

@@ -11,6 +11,7 @@ from dpd.planning.calibration import Calibration
 from dpd.planning.candidate import Candidate, Case, Outcome, Percentiles
 from dpd.planning.gaps import Written, pace
 from dpd.planning.simulator import Pool, Served, Simulator, SimulatorError
+from dpd.planning.sweep import Answers, Ask
 
 THREADS: Final = 2
 """The simulator holds no lock of Python's while it runs."""
@@ -30,9 +31,7 @@ def simulate(simulator: Simulator, candidate: Candidate, calibration: Calibratio
     return _outcome(candidate, case, stages.served, stages.handed_over, stages.link_utilisation)
 
 
-def simulate_all(
-    candidates: Iterable[Candidate], case: Case, calibration: Calibration, done: Callable[[], None] = lambda: None
-) -> tuple[list[Outcome], dict[Candidate, str]]:
+def simulate_all(candidates: Iterable[Candidate], case: Case, calibration: Calibration, done: Callable[[], None] = lambda: None) -> Answers:
     """Simulate candidates, two at a time: the outcomes in their order, and why the others have none. ``done`` is called after each."""
     listed = list(candidates)
     outcomes: dict[Candidate, Outcome] = {}
@@ -48,6 +47,24 @@ def simulate_all(
     with Simulator(case, calibration) as simulator, ThreadPoolExecutor(THREADS) as threads:
         list(threads.map(one, listed))
     return [outcomes[candidate] for candidate in listed if candidate in outcomes], refused
+
+
+def simulated(calibration: Calibration) -> Ask:
+    """The simulator as the engine of a sweep. It answers the same question once."""
+    known: dict[tuple[Candidate, Case], Outcome | str] = {}
+
+    def ask(candidates: Sequence[Candidate], case: Case, done: Callable[[], None]) -> Answers:
+        new = [candidate for candidate in dict.fromkeys(candidates) if (candidate, case) not in known]
+        outcomes, refused = simulate_all(new, case, calibration, done) if new else ([], {})
+        known.update({(outcome.candidate, case): outcome for outcome in outcomes})
+        known.update({(candidate, case): why for candidate, why in refused.items()})
+        for _ in range(len(candidates) - len(new)):
+            done()
+        answers = [(candidate, known[candidate, case]) for candidate in candidates]
+        found = [answer for _, answer in answers if isinstance(answer, Outcome)]
+        return found, {candidate: answer for candidate, answer in answers if isinstance(answer, str)}
+
+    return ask
 
 
 def _outcome(candidate: Candidate, case: Case, served: Sequence[Served], remote: frozenset[int], link: float) -> Outcome:

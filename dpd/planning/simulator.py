@@ -18,7 +18,7 @@ from typing import Any, Final, Self
 from dpd.catalog import gpus
 from dpd.planning.calibration import Calibration
 from dpd.planning.candidate import Case, Request
-from dpd.planning.known_models import bundled, config, missing
+from dpd.planning.known_models import bundled, missing, path
 
 BLOCK_TOKENS: Final = 64
 TRACE_BLOCK_TOKENS: Final = 512
@@ -72,11 +72,7 @@ class Simulator:
         gpu, model = gpus.find(case.instance.gpu), case.model
         assert gpu is not None
         self._system, self._version = gpu.system, gpu.engine_version  # the simulator's own default version has no tables
-        if bundled(model):
-            self._model = model.hub_id
-        else:
-            self._model = self._folder.name
-            Path(self._folder.name, "config.json").write_text(json.dumps(config(model)), encoding="utf-8")
+        self._model = path(model)
         self._types: dict[str, Any] = {"kv_cache_dtype": "fp8"} if case.kv_dtype.startswith("fp8") else {}
         self._types |= {"gemm_dtype": "fp8"} if not model.experts and model.weight_dtype_bytes == 1 and not bundled(model) else {}
 
@@ -121,17 +117,17 @@ class Simulator:
         from dynamo._core import run_mocker_trace_replay  # noqa: PLC0415
 
         begin = requests[0].arrival_ms
-        path = Path(self._folder.name, f"{next(self._numbers)}.jsonl")
-        path.write_text("".join(_line(number, request, begin) for number, request in enumerate(requests)), encoding="utf-8")
+        trace = Path(self._folder.name, f"{next(self._numbers)}.jsonl")
+        trace.write_text("".join(_line(number, request, begin) for number, request in enumerate(requests)), encoding="utf-8")
         try:
             result = run_mocker_trace_replay(
-                [str(path)], extra_engine_args=self._engine(pool), num_workers=pool.workers, trace_block_size=TRACE_BLOCK_TOKENS,
+                [str(trace)], extra_engine_args=self._engine(pool), num_workers=pool.workers, trace_block_size=TRACE_BLOCK_TOKENS,
                 capture_per_request=True, capture_planner_details=False,
             )  # fmt: skip
         except Exception as error:  # the extension raises bare exceptions
             raise SimulatorError(f"{self.case.model.name} on {self.case.instance.gpu}: {error}") from None
         finally:
-            path.unlink()
+            trace.unlink()
         records = sorted(result.per_request, key=lambda record: record["arrival_time_ms"])
         if len(records) != len(requests):
             raise SimulatorError(f"the simulator answered {len(records)} of {len(requests)} requests")
