@@ -1,7 +1,7 @@
 """The endpoints: the same objects that a reviewer reads in the rendered manifests, applied to the cluster."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
 
 from aws_cdk import CfnWaitConditionHandle, Stack
 from constructs import Construct
@@ -9,11 +9,14 @@ from constructs import Construct
 from charts.manifest import Manifest
 from charts.render import Rendered
 from charts.site import LUSTRE_DNS_NAME, LUSTRE_FILE_SYSTEM_ID, LUSTRE_MOUNT_NAME
+from dpd.catalog.llmd import llmd
 from stacks.values import EksValues, LustreValues
+
+_NEEDED_BY_PODS: Final = frozenset({"PersistentVolume", "PersistentVolumeClaim", "ServiceAccount", "ConfigMap"})
 
 
 class ServingStack(Stack):
-    """One manifest for each namespace, which stays when the stack goes, and one for each endpoint, which does not."""
+    """One manifest for each namespace, which stays when the stack goes, and some for each endpoint, which do not."""
 
     def __init__(
         self,
@@ -37,8 +40,29 @@ class ServingStack(Stack):
             made[name] = eks.kubectl.apply(self, f"Namespace-{name}", _bodies(manifests), retain=True)
         for name, manifests in ready.endpoints.items():
             namespaces = {manifest.namespace for manifest in manifests}
-            first = [made[namespace] for namespace in sorted(namespaces) if namespace in made]
-            eks.kubectl.apply(self, f"Endpoint-{name}", _bodies(manifests), after=first)
+            before: list[Construct] = [made[namespace] for namespace in sorted(namespaces) if namespace in made]
+            for part_id, part in _parts(name, manifests):
+                before = [eks.kubectl.apply(self, part_id, _bodies(part), after=before)]
+
+
+def _parts(name: str, manifests: Sequence[Manifest]) -> Iterator[tuple[str, Sequence[Manifest]]]:
+    """The objects of an endpoint by the resource that applies them, in order.
+
+    What carries a revision in its name is a resource of its own for each revision. A new model or engine makes new objects
+    beside the old ones, and nothing prunes: only the resource that goes takes its objects with it, and their GPUs. What lasts
+    is split by what the pods need and what leads to them, so that no route names a pool that does not exist yet.
+    """
+    revisions = {found for manifest in manifests if (found := manifest.body["metadata"].get("labels", {}).get(llmd().labels["revision"]))}
+    passing = [manifest for manifest in manifests if manifest.name.rpartition("-")[2] in revisions]
+    if not passing:
+        yield f"Endpoint-{name}", manifests
+        return
+    lasting = [manifest for manifest in manifests if manifest not in passing]
+    yield f"Endpoint-{name}", [manifest for manifest in lasting if manifest.kind in _NEEDED_BY_PODS]
+    for revision in sorted(revisions):
+        yield f"Pods-{name}-{revision}", [manifest for manifest in passing if manifest.name.endswith(f"-{revision}")]
+    if front := [manifest for manifest in lasting if manifest.kind not in _NEEDED_BY_PODS]:
+        yield f"Front-{name}", front
 
 
 def _values(lustre: LustreValues | None) -> dict[str, str]:

@@ -87,6 +87,31 @@ def test_the_url_is_plain_http_on_port_443(api: str) -> None:
     assert "kubectl get ingress alb-llama-70b-inference --namespace hyperpod-inference-system" in command
 
 
+LLMD = {"endpoints[0].backend": "llm-d", "endpoints[0].kv": {"cpu_tier": False}, "gate.deploy": False}
+NEWER = {"endpoints[0].image": {"repository": "a.example/vllm", "tag": "v9", "vllm": "0.27.1", "nixl": "1.4.0"}}
+
+
+def test_another_revision_takes_the_place_of_the_one_before() -> None:
+    before, after = serving(LLMD), serving(LLMD | NEWER)
+    old, new = ({id_ for id_ in objects(template) if id_.startswith("Pods")} for template in (before, after))
+    assert len(old) == len(new) == 1
+    assert old != new, "the same resource would leave the old pods where they are, and their GPUs taken"
+    assert set(objects(before)) - old == set(objects(after)) - new
+    one_by_name = {body["metadata"]["name"] for id_ in old for body in objects(before)[id_]}
+    assert not one_by_name & {body["metadata"]["name"] for id_ in new for body in objects(after)[id_]}
+
+
+def test_what_pods_need_comes_first_and_what_leads_to_them_last() -> None:
+    template = serving(LLMD)
+    by_part = {id_[:4]: (id_, {body["kind"] for body in bodies}) for id_, bodies in objects(template).items()}
+    endpoint, pods, front = by_part["Endp"], by_part["Pods"], by_part["Fron"]
+    assert {"PersistentVolume", "PersistentVolumeClaim", "ServiceAccount"} <= endpoint[1]
+    assert "Deployment" in pods[1]
+    assert "Service" in front[1]
+    assert endpoint[0] in template.resources[pods[0]]["DependsOn"]
+    assert pods[0] in template.resources[front[0]]["DependsOn"]
+
+
 def test_an_environment_can_have_no_endpoint() -> None:
     assert not serving({"endpoints": []}).of(MANIFEST)
 
