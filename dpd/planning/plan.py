@@ -15,14 +15,13 @@ from dpd.planning.case import at_rate, nodes_of, of_file
 from dpd.planning.closed_form import NoEstimateError, candidate_link, estimate, kv_room_tokens, worker
 from dpd.planning.patch import Patch, patch_of
 from dpd.planning.sweep import Ask, Sweep, closed_form, holds, sweep
-from dpd.planning.verdict import Decision, Verdict, best_default, decide
+from dpd.planning.verdict import FACTORS, Decision, Verdict, decide, finalists
 from dpd.sizing.buffer import Buffer
 from dpd.sizing.cost import TokenCost, purchase_of, token_cost
 from dpd.sizing.memory import ACTIVATION_GIB, GIB, RUNTIME_GIB
 from dpd.sizing.ratio import decode_workers, prefill_workers
 from dpd.sizing.transfer import kv_bytes_moved
 
-CURVE_FACTORS: Final = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0)
 Progress = Callable[[str, int, int], None]
 
 
@@ -185,11 +184,19 @@ def make(
     found = _with_capacity(found, case, calibration)
     if not found.colocated:
         raise ValueError(why_none(found))
-    verdict = decide(case, found, engine)
-    verdict = replace(verdict, headroom=verdict.chosen.capacity_per_second / case.rate_per_second - 1)
+    three = [one for one in finalists(case, found) if one is not None]
+    outcomes = {one.candidate: one for one in three}
+    elsewhere = _elsewhere(case, three, engine, progress)
+    verdict = decide(case, found, elsewhere)
     split = verdict.disaggregated
     sized = size(endpoint, case, split, calibration) if split is not None else None
-    shown = list(dict.fromkeys(one.candidate for one in (verdict.chosen, verdict.runner_up, best_default(found, case)) if one is not None))
+    shown = sorted(
+        outcomes,
+        key=lambda candidate: (
+            candidate != verdict.chosen.candidate,
+            verdict.runner_up is None or candidate != verdict.runner_up.candidate,
+        ),
+    )
     return Plan(
         environment=environment.name,
         endpoint=endpoint.name,
@@ -201,8 +208,8 @@ def make(
         verdict=verdict,
         current=next((one for one in found.disaggregated if one.candidate == current), None),
         sizing=sized,
-        costs=tuple(_cost(environment, endpoint, case, candidate, prices or PriceBook()) for candidate in shown),
-        curves=_curves(case, shown, engine, progress),
+        costs=tuple(_cost(environment, endpoint, case, outcomes[candidate], prices or PriceBook()) for candidate in shown),
+        curves=_curves(case, shown, elsewhere),
         patch=patch_of(environment, index, case, split, sized.buffer_floor_gib, sized.sequences) if split and sized else None,
         notes=notes,
     )
@@ -292,25 +299,39 @@ def _memory(who: str, case: Case, ranks: int, buffer_gib: float) -> Memory:
     return Memory(f"{who} TP{ranks}", gpu, weights, ACTIVATION_GIB, kv, buffer_gib, RUNTIME_GIB)
 
 
-def _cost(environment: Environment, endpoint: Endpoint, case: Case, candidate: Candidate, prices: PriceBook) -> LayoutCost:
+def _cost(environment: Environment, endpoint: Endpoint, case: Case, outcome: Outcome, prices: PriceBook) -> LayoutCost:
     group = environment.cluster.groups[endpoint.decode.group]
     price = prices.find("instance", case.instance.type, purchase_of(group))
+    candidate = outcome.candidate
     nodes = nodes_of(candidate, case)
     tokens = token_cost(
-        nodes * price.usd_per_hour, rate_per_second=case.rate_per_second,
+        nodes * price.usd_per_hour, rate_per_second=min(case.rate_per_second, outcome.capacity_per_second),
         input_tokens=case.mean_input_tokens, output_tokens=case.mean_output_tokens,
     ) if price else None  # fmt: skip
     return LayoutCost(candidate, nodes, price, tokens)
 
 
-def _curves(case: Case, candidates: list[Candidate], ask: Ask, progress: Progress) -> tuple[Curve, ...]:
-    points: dict[Candidate, list[Point]] = {candidate: [] for candidate in candidates}
-    for step, factor in enumerate(CURVE_FACTORS, 1):
-        there = at_rate(case, factor)
-        for outcome in ask(candidates, there, lambda: None)[0]:
-            points[outcome.candidate].append(Point(there.rate_per_second, outcome))
-        progress("rates", step, len(CURVE_FACTORS))
-    return tuple(Curve(candidate, tuple(found)) for candidate, found in points.items())
+def _elsewhere(case: Case, outcomes: list[Outcome], ask: Ask, progress: Progress) -> dict[tuple[Candidate, float], Outcome]:
+    """The finalists at other rates."""
+    found = {(outcome.candidate, 1.0): outcome for outcome in outcomes}
+    candidates = list(dict.fromkeys(outcome.candidate for outcome in outcomes))
+    for step, factor in enumerate(FACTORS, 1):
+        if factor != 1:
+            found |= {(one.candidate, factor): one for one in ask(candidates, at_rate(case, factor), lambda: None)[0]}
+        progress("rates", step, len(FACTORS))
+    return found
+
+
+def _curves(case: Case, candidates: list[Candidate], elsewhere: dict[tuple[Candidate, float], Outcome]) -> tuple[Curve, ...]:
+    return tuple(
+        Curve(
+            candidate,
+            tuple(
+                Point(case.rate_per_second * factor, elsewhere[candidate, factor]) for factor in FACTORS if (candidate, factor) in elsewhere
+            ),
+        )
+        for candidate in candidates
+    )
 
 
 def advises_roles(plan: Plan) -> bool:

@@ -1,17 +1,18 @@
 """Disaggregate, do not, or tune the chunk size first: the decision, with its reason and what would turn it."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-from dpd.planning.candidate import DEFAULT_CHUNK_TOKENS, Case, Outcome
+from dpd.planning.candidate import DEFAULT_CHUNK_TOKENS, Candidate, Case, Outcome
 from dpd.planning.case import at_rate
 from dpd.planning.closed_form import cliff_per_second
-from dpd.planning.sweep import Ask, Sweep, holds, rank
+from dpd.planning.sweep import Sweep, closed_form, holds, rank, sweep
 
-_FEWER: Final = (0.75, 0.5, 0.25)
-_MORE: Final = (1.25, 1.5, 2.0)
+FACTORS: Final = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0)
+"""The rates at which the layouts are compared, as multiples of the asked one."""
+_FEW_TIMES, _MANY_TIMES = 2, 100
 _NEAR: Final = 0.15
 """How much of an objective may be left for a result to be called near its limit."""
 
@@ -43,20 +44,28 @@ class Verdict:
         return next((outcome for outcome in (self.chosen, self.runner_up) if outcome and outcome.candidate.prefillers), None)
 
 
-def decide(case: Case, found: Sweep, ask: Ask) -> Verdict:
-    """Compare the best of both kinds, the colocated one with vLLM's chunk size and with the best. Raises ``ValueError`` for no layout."""
-    default = best_default(found, case)
-    tuned, split = _best(found.colocated, case), _best(found.disaggregated, case)
+def finalists(case: Case, found: Sweep) -> tuple[Outcome, Outcome, Outcome | None]:
+    """The best colocated layout with vLLM's own chunk size, with any, and the best with two roles. Raises ``ValueError`` for none."""
+    default, tuned = best_default(found, case), _best(found.colocated, case)
     if default is None or tuned is None:
         raise ValueError("no layout of this model on these GPUs can be estimated")
+    return default, tuned, _best(found.disaggregated, case)
+
+
+Elsewhere = Mapping[tuple[Candidate, float], Outcome]
+"""Outcomes at other rates, by candidate and factor."""
+
+
+def decide(case: Case, found: Sweep, elsewhere: Elsewhere) -> Verdict:
+    """Compare the finalists, and look where the comparison would turn. Raises ``ValueError`` for an empty sweep."""
+    default, tuned, split = finalists(case, found)
     decision, chosen = _decision(case, default, tuned, split)
-    other = split if not chosen.candidate.prefillers else tuned
     return Verdict(
         decision=decision,
         chosen=chosen,
-        runner_up=other,
+        runner_up=split if not chosen.candidate.prefillers else tuned,
         reason=_reason(decision, case, default, tuned, split),
-        flips=tuple(_flips(case, decision, default, tuned, split, ask)),
+        flips=tuple(_flips(case, decision, (default, tuned, split), elsewhere)),
         headroom=chosen.capacity_per_second / case.rate_per_second - 1,
     )
 
@@ -98,7 +107,9 @@ def missed(outcome: Outcome, case: Case) -> str:
 
 
 def _times(factor: float) -> str:
-    return f"{factor:.2g} times" if factor < 100 else "over a hundred times"  # noqa: PLR2004
+    if factor >= _MANY_TIMES:
+        return "over a hundred times"
+    return f"{factor:.2f} times" if factor < _FEW_TIMES else f"{factor:.2g} times"
 
 
 def _reason(decision: Decision, case: Case, default: Outcome, tuned: Outcome, split: Outcome | None) -> str:
@@ -118,9 +129,15 @@ def _reason(decision: Decision, case: Case, default: Outcome, tuned: Outcome, sp
     return f"colocated {tuned.candidate.name}: {missed(tuned, case)}{said}. More GPUs, a slower rate or looser objectives are needed."
 
 
-def _flips(case: Case, decision: Decision, default: Outcome, tuned: Outcome, split: Outcome | None, ask: Ask) -> Iterator[str]:
-    """What would turn the decision: the rate, the objectives, the link."""
-    yield from _other_rates(case, decision, default, tuned, split, ask)
+_Three = tuple[Outcome, Outcome, Outcome | None]
+
+
+def _flips(case: Case, decision: Decision, three: _Three, elsewhere: Elsewhere) -> Iterator[str]:
+    """What would turn the decision: the rate, the GPUs, the objectives, the link."""
+    default, _, split = three
+    yield from _other_rates(case, decision, three, elsewhere)
+    if decision is Decision.NONE:
+        yield from _more_nodes(case)
     goal = case.goal
     cliff = cliff_per_second(default.candidate, case)
     yield (
@@ -131,26 +148,41 @@ def _flips(case: Case, decision: Decision, default: Outcome, tuned: Outcome, spl
     if decision is not Decision.DO_NOT and itl > goal.itl_ms and ttft <= goal.ttft_ms and not default.saturated:
         yield f"an inter-token objective above about {_rounded(itl)} ms at p{goal.percentile}: then {default.candidate.name} is enough"
     if split is not None and split.link_utilisation > 0:
-        yield f"a KV link {1 / split.link_utilisation:.2g} times slower would be the bottleneck of {split.candidate.name}"
-    for outcome in (default, tuned, split):
+        yield f"a KV link {_rounded(1 / split.link_utilisation)} times slower would be the bottleneck of {split.candidate.name}"
+    for outcome in dict.fromkeys(three):
         if outcome is not None and holds(outcome, case) and outcome.ttft_ms.at(goal.percentile) > (1 - _NEAR) * goal.ttft_ms:
             factor = goal.ttft_ms / outcome.ttft_ms.at(goal.percentile)
             yield f"a TTFT {factor:.2g} times as long as estimated: then {outcome.candidate.name} misses its objective"
 
 
-def _other_rates(case: Case, decision: Decision, default: Outcome, tuned: Outcome, split: Outcome | None, ask: Ask) -> Iterator[str]:
+def _other_rates(case: Case, decision: Decision, three: _Three, elsewhere: Elsewhere) -> Iterator[str]:
     """The nearest lower and the nearest higher rate at which the same layouts give another advice."""
-    candidates = list(dict.fromkeys(one.candidate for one in (default, tuned, split) if one is not None))
-    for word, factors in (("fewer", _FEWER), ("more", _MORE)):
+    for word, factors in (
+        ("fewer", sorted((one for one in FACTORS if one < 1), reverse=True)),
+        ("more", [one for one in FACTORS if one > 1]),
+    ):
         for factor in factors:
             there = at_rate(case, factor)
-            found = {outcome.candidate: outcome for outcome in ask(candidates, there, lambda: None)[0]}
-            if len(found) < len(candidates):
+            default, tuned, split = (elsewhere.get((one.candidate, factor)) if one else None for one in three)
+            if default is None or tuned is None or (split is None) != (three[2] is None):
                 continue
-            other, _ = _decision(there, found[default.candidate], found[tuned.candidate], found[split.candidate] if split else None)
+            other, _ = _decision(there, default, tuned, split)
             if other is not decision:
                 yield f"{word} requests: at {there.rate_per_second:.3g}/s ({factor:g} times as many) the advice is: {other}"
                 break
+
+
+def _more_nodes(case: Case) -> Iterator[str]:
+    """The first larger number of nodes on which a layout holds, by the closed form."""
+    nodes = case.gpus // case.instance.gpus
+    for more in sorted({nodes + 1, nodes + 2, 2 * nodes, 3 * nodes}):
+        larger = replace(case, gpus=more * case.instance.gpus)
+        found = sweep(larger, closed_form())
+        default, tuned, split = finalists(larger, found)
+        decision, chosen = _decision(larger, default, tuned, split)
+        if decision is not Decision.NONE:
+            yield f"more nodes: on {more} instead of {nodes} the closed form's advice is: {decision} ({chosen.candidate.name})"
+            return
 
 
 def _rounded(value: float) -> str:
