@@ -25,6 +25,20 @@ _DISABLED: Final = "AWS_EC2_METADATA_DISABLED"
 _EXPIRED: Final = frozenset({"ExpiredToken", "ExpiredTokenException", "RequestExpired"})
 
 
+_STANDARD_OUTPUT: Final = Path("-")
+
+
+def _environment_of(context: click.Context, _: click.Parameter, given: tuple[str, ...]) -> None:
+    """Take the environment's name from ``env=NAME``, whichever of ``-c`` and ``-e`` says it."""
+    for pair in given:
+        key, sign, value = pair.partition("=")
+        if key != "env" or not sign or not value:
+            raise click.BadParameter(f"{pair[:63]!r} is not env=NAME")
+        if context.params.get("name") not in (None, value):
+            raise click.BadParameter("names another environment than the option before it")
+        context.params["name"] = value
+
+
 class Unable(click.ClickException):
     """Nothing could be examined: the fault is not the environment's."""
 
@@ -36,16 +50,29 @@ class Unable(click.ClickException):
     short_help="Prove a deployed environment, and say what is wrong with it.",
     epilog="""\b
 Examples:
-  dpd doctor -e dev
-  dpd doctor environments/prod.yaml --endpoint llama-70b --profile prod
-  dpd doctor -e dev --json | jq '.results[] | select(.outcome != "PASS")'
+  dpd doctor -c env=dev
+  dpd doctor -c env=prod --endpoint llama-70b --profile prod --json report.json
+  dpd doctor environments/dev.yaml --json - | jq '.results[] | select(.outcome != "PASS")'
 
 Exit codes: 0 proven, 1 not proven, 3 could not look (no credentials, AWS does not answer).""",
 )
 @click.argument("file", required=False, type=click.Path(path_type=Path))
-@click.option("-e", "--env", "name", help="The environment of this name in environments/.")
+@click.option("-e", "--env", "name", is_eager=True, help="The environment of this name in environments/.")
+@click.option(
+    "-c",
+    "--context",
+    multiple=True,
+    callback=_environment_of,
+    expose_value=False,
+    help="`env=NAME`, as `cdk` takes it: the same as -e NAME.",
+)
 @click.option("--endpoint", help="Only this endpoint, as name or namespace/name.")
-@click.option("--json", "as_json", is_flag=True, help="Print the whole report as JSON.")
+@click.option(
+    "--json",
+    "json_file",
+    type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
+    help="Write the whole report as JSON too. `-`: to the standard output, and the table to the other.",
+)
 @click.option("--keep-going", is_flag=True, help="Examine later layers although an earlier one is not proven.")
 @click.option("--profile", help="AWS profile.")
 @click.option("--region", help="Region to ask. Default: the file's.")
@@ -55,16 +82,16 @@ def command(
     file: Path | None,
     name: str | None,
     endpoint: str | None,
-    as_json: bool,
+    json_file: Path | None,
     keep_going: bool,
     profile: str | None,
     region: str | None,
     today: date,
 ) -> int:
-    """Run the checks of the health gate with your own credentials, through the Kubernetes API.
+    """Run the checks of the health gate with your own credentials, through the Kubernetes API, and print the report as a table.
 
     It sends a handful of prompts to every endpoint and changes nothing. The API must be reachable from here, and your role
-    needs an access entry of the cluster that may read nodes and pods, and use the proxy of pods.
+    needs an access entry of the cluster that may read nodes and pods, and use the proxies of pods and of the routers' Services.
     """
     environment = _environment(file, name, today)
     if environment is None:
@@ -81,8 +108,20 @@ def command(
     for part in left_out:
         click.echo(f"Not examined: {part}, because the outputs of its stack cannot be read.", err=True)
     report = run(spec, clients(spec, direct=False, session=session), keep_going=keep_going)
-    click.echo(report.as_json() if as_json else report.table().rstrip())
+    click.echo(report.table().rstrip(), err=json_file == _STANDARD_OUTPUT)
+    if json_file:
+        _write(json_file, report.as_json())
     return 1 if report.open else 0
+
+
+def _write(file: Path, text: str) -> None:
+    if file == _STANDARD_OUTPUT:
+        click.echo(text)
+        return
+    try:
+        file.write_text(f"{text}\n", encoding="utf-8")
+    except OSError as error:
+        raise Unable(f"The report cannot be written to {file}: {error.strerror}.") from None
 
 
 def _environment(file: Path | None, name: str | None, today: date) -> "Environment | None":

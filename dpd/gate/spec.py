@@ -44,7 +44,7 @@ def document(environment: Environment) -> Document:
     eks_cluster = environment.cluster.existing.name if environment.cluster.existing else names.eks_cluster
     backends = used(environment)
     signs = [backend(endpoint.backend).signs(endpoint, site) for endpoint in environment.endpoints]
-    adopted = environment.network.existing
+    adopted, exported = environment.network.existing, environment.gate.deploy and environment.gate.efa_counters
     return {
         "environment": names.prefix,
         "region": environment.region,
@@ -62,7 +62,7 @@ def document(environment: Environment) -> Document:
         "definitions": _definitions(signs),
         "webhook_namespaces": sorted({_CERTIFICATES, *(known.namespace for known in backends if known.namespace)}) if backends else [],
         "endpoints": [
-            _endpoint(endpoint, sign, site, counted=environment.gate.efa_counters and sign.pods["decode"].efa > 0)
+            _endpoint(endpoint, sign, site, counted=exported and sign.pods["decode"].efa > 0)
             for endpoint, sign in zip(environment.endpoints, signs, strict=True)
         ],
         "reports": {

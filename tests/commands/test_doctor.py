@@ -80,13 +80,48 @@ def test_what_is_not_proven_is_said_with_its_remedy(dpd: Dpd, world: World, file
     assert "-> The decoder computed the prompt again." in said.out
 
 
-def test_the_report_for_machines(dpd: Dpd, world: World, file: Path) -> None:
+@pytest.mark.parametrize("place", ["-", "report.json"])
+def test_the_report_is_a_table_and_json_at_once(dpd: Dpd, world: World, file: Path, place: str) -> None:
     world.nodes.pop()
-    said = dpd("doctor", file, "--json")
-    report = json.loads(said.out)
+    target = place if place == "-" else str(file.with_name(place))
+    said = dpd("doctor", file, "--json", target)
+    table, text = (said.err, said.out) if place == "-" else (said.out, Path(target).read_text(encoding="utf-8"))
+    report = json.loads(text)
     assert said.code == 1
     assert report["outcome"] == "FAIL"
     assert report["causes"] == ["cluster.nodes"]
+    rows = [line.split() for line in table.splitlines() if line.startswith(("PASS  ", "FAIL  ", "UNKNOWN "))][1:]
+    assert [(row[0], row[1]) for row in rows] == [(result["outcome"], result["id"]) for result in report["results"]]
+
+
+@pytest.mark.usefixtures("world")
+def test_a_report_that_cannot_be_written_says_so(dpd: Dpd, file: Path) -> None:
+    said = dpd("doctor", file, "--endpoint", "chat", "--json", str(file / "report.json"))
+    assert said.code == 3
+    assert "cannot be written to" in said.err
+
+
+@pytest.mark.usefixtures("world")
+@pytest.mark.parametrize("named", [("-c", "env=dev"), ("-e", "dev"), ("-c", "env=dev", "-e", "dev"), ("--context", "env=dev")])
+def test_the_environment_is_named_as_cdk_names_it(dpd: Dpd, file: Path, named: tuple[str, ...]) -> None:
+    assert dpd("doctor", file, *named).out.startswith("PASS  dpd-dev")
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (("-c", "dev"), "is not env=NAME"),
+        (("-c", "env="), "is not env=NAME"),
+        (("-c", "environment=dev"), "is not env=NAME"),
+        (("-c", "env=dev", "-c", "env=prod"), "names another environment"),
+        (("-c", "env=dev", "-e", "prod"), "names another environment"),
+        (("-c", "env=porduction"), "dev, prod, staging"),
+    ],
+)
+def test_a_context_that_names_no_environment_is_refused(dpd: Dpd, given: tuple[str, ...], words: str) -> None:
+    said = dpd("doctor", *given)
+    assert said.code in {1, 2}
+    assert words in said.err
 
 
 @pytest.mark.usefixtures("world")

@@ -6,6 +6,7 @@ from dpd.backends.backend import backend
 from dpd.backends.site import Site
 from dpd.environment.environment import Environment
 from tests.lambdas.health_gate.aws_calls import SELF, trust
+from tests.lambdas.health_gate.efa import Efa
 from tests.lambdas.health_gate.world import World
 from tests.support import environment
 
@@ -34,5 +35,6 @@ def deployed(world: World) -> Environment:
             container["resources"]["requests"].pop("hugepages-2Mi", None)
     world.aws.trust = trust(subject="system:serviceaccount:hyperpod-inference-system:hyperpod-inference-controller-manager")
     world.aws.objects = [{"Key": "Llama-3.3-70B-Instruct/model.safetensors", "Size": 10}]
+    Efa().join(world)
     world.aws.add_on["addonVersion"] = "v99.0.0-eksbuild.1"
     return typed

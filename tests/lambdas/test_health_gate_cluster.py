@@ -3,12 +3,13 @@
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from botocore.httpsession import DEFAULT_CA_BUNDLE
 from health_gate.result import Outcome, Patience
 
+from dpd.catalog.instances import find
 from tests.lambdas.health_gate.world import CRD, SYSTEM, World, endpoint_slice, kube_node
 
 Break = Callable[[World], Any]
@@ -223,3 +224,42 @@ def test_the_gate_only_reads(world: World) -> None:
         "kube-system", "nodes", "pods", "log", "events", "endpointslices", "chat",
         "mutatingwebhookconfigurations", "validatingwebhookconfigurations", CRD,
     }  # fmt: skip
+
+
+# --- EFA devices of p6-b200, of which a plugin before 0.5.10 counts two too many
+
+
+B200: Final = "ml.p6-b200.48xlarge"
+
+
+def _of_b200(world: World, efa: int) -> World:
+    """The decode group is of p6-b200, with what the catalog says of it in the spec, and its node offers so many devices."""
+    instance = find(B200)
+    assert instance is not None
+    groups = world.document()["groups"]
+    world.changes["groups"] = {**groups, "decode": {**groups["decode"], "instance_type": B200, "gpus": instance.gpus, "efa": instance.efa}}
+    world.aws.cluster["InstanceGroups"][2]["InstanceType"] = B200
+    for node in world.aws.nodes:
+        if node["InstanceGroupName"] == "decode":
+            node["InstanceType"] = B200
+    world.nodes[3] = kube_node("decode", efa=efa)
+    return world
+
+
+def test_a_p6_b200_node_has_eight_devices(world: World) -> None:
+    assert _of_b200(world, 8).result("cluster.efa", keep_going=True).passed
+
+
+@pytest.mark.parametrize(
+    ("efa", "patience", "said", "link"),
+    [
+        (10, Patience.NEVER, "Too many EFA devices: decode-0 offers 10 of 8.*device plugin counts.*before 0.5.10.*p6-b200", "pull/282"),
+        (0, Patience.DEADLINE, "missing: decode-0 offers 0 of 8.*EFA driver.*security group without the rule to and from itself", ""),
+        (7, Patience.DEADLINE, "missing: decode-0 offers 7 of 8.*replace the node", ""),
+    ],
+)
+def test_another_number_on_p6_b200_names_its_cause(world: World, efa: int, patience: Patience, said: str, link: str) -> None:
+    first = _of_b200(world, efa).run().causes()[0]
+    assert (first.id, first.outcome, first.patience) == ("cluster.efa", Outcome.FAIL, patience)
+    assert re.search(said, f"{first.summary} {first.remedy}")
+    assert link in first.link

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from http.server import ThreadingHTTPServer
 from pathlib import Path
 from runpy import run_path
+from tempfile import TemporaryDirectory
 from threading import Thread
 from typing import Any, Final
 
@@ -46,10 +47,15 @@ def add(root: Path, name: str, amount: int) -> None:
 class Efa:
     """``share`` of the KV goes over EFA; ``counted`` names the counters that rise by node."""
 
-    folder: Path
     share: float = 1.0
     counted: dict[str, str] = field(default_factory=lambda: {"prefill-0": "tx_bytes", "decode-0": "rx_bytes"})
     servers: dict[str, ThreadingHTTPServer] = field(default_factory=dict)
+    disk: TemporaryDirectory[str] = field(default_factory=TemporaryDirectory)
+
+    @property
+    def folder(self) -> Path:
+        """Of each node's sysfs, by its name."""
+        return Path(self.disk.name)
 
     def carry(self, amount: int) -> None:
         for node, name in self.counted.items():
@@ -65,6 +71,7 @@ class Efa:
             world.pods.append(self._exporter(node, ip))
             world.ports[ip] = port
         world.engine.carry = self.carry
+        world.closing.append(self.close)
         names = {"sent": "tx_bytes", "received": "rx_bytes", "rdma_written": "rdma_write_bytes"}
         series = {name: f"node_amazonefa_{counter}" for name, counter in names.items()}
         world.endpoint_changes["wire"] = {"namespace": NAMESPACE, "labels": LABELS, "port": port, **series}
@@ -80,3 +87,4 @@ class Efa:
         for each in self.servers.values():
             each.shutdown()
             each.server_close()
+        self.disk.cleanup()

@@ -2,7 +2,7 @@
 
 import json
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -96,6 +96,8 @@ class World:
     """Engines of more endpoints, by the third part of their addresses."""
     first_line: str = "2026-11-29T10:00:05.123456789Z"
     """When the oldest line that a node still has was written."""
+    closing: list[Callable[[], None]] = field(default_factory=list)
+    """What to end with the world."""
     ports: dict[str, int] = field(default_factory=dict)
     """Where pods listen that are no engine, by address."""
     pods_port: int = 0
@@ -355,6 +357,8 @@ def running() -> Iterator[World]:
         yield world
     finally:
         world.engine.stop.set()
+        for close in world.closing:
+            close()
         for server in (pods, api):
             server.shutdown()
             server.server_close()
