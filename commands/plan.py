@@ -174,9 +174,9 @@ def _engine(case: "Case", calibration: "Calibration", *, simulate: bool) -> "tup
 
     if why := missing(case):
         return None, (f"closed form only: {why}",)
-    from dpd.planning.simulation import simulate_all  # noqa: PLC0415
+    from dpd.planning.simulation import simulated  # noqa: PLC0415
 
-    return (lambda candidates, there, done: simulate_all(candidates, there, calibration, done)), ()
+    return simulated(calibration), ()
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from dpd.planning.calibration import Calibration, Range
+from dpd.planning.calibration import NONE, Calibration, Range
 from dpd.planning.candidate import Candidate, Case, Outcome, Request
 from dpd.planning.closed_form import estimate
 from dpd.planning.results import Result, Transfer
@@ -17,7 +17,7 @@ from dpd.sizing.transfer import line_rate_gb_per_second
 _REQUESTS: Final = 100
 _ROUNDS: Final = 8
 _HALVINGS: Final = 18
-_LOW, _HIGH = 0.1, 5.0
+_LOW, _HIGH, _EDGE = 0.1, 5.0, 1.05
 _APART: Final = 1.5
 """Prompt lengths that differ by this factor tell prefill from hand-over."""
 _MARGIN_FEW, _MARGIN_MANY, _MANY = 0.25, 0.15, 3
@@ -40,14 +40,20 @@ class _Run:
     case: Case
 
 
-def fit(candidate: Candidate, case: Case, results: Sequence[Result], transfers: Sequence[Transfer] = ()) -> Fit:
+class FitError(ValueError):
+    """Measurements that cannot be of this endpoint, in words for their owner."""
+
+
+def fit(candidate: Candidate, case: Case, results: Sequence[Result], transfers: Sequence[Transfer] = (), start: Calibration = NONE) -> Fit:
     """Fit to runs against the layout ``candidate``. ``case`` gives model and machines; its requests are replaced.
+
+    What the measurements say nothing of stays as in ``start``. Raises ``FitError`` for speeds that no tuning explains.
 
     Decode speed is fitted to the mean gaps between tokens, then prefill speed and hand-over overhead to the medians of TTFT, by turns. The
     overhead is told from prefill by prompts of different lengths; with one length only, what is too slow counts as hand-over.
     """
     notes: list[str] = []
-    found = Calibration()
+    found = start
     if transfers:
         found = found.model_copy(update={"link_efficiency": _link_efficiency(candidate, case, transfers)})
     runs = [_Run(result, _as_case(case, result)) for result in results]
@@ -64,6 +70,12 @@ def fit(candidate: Candidate, case: Case, results: Sequence[Result], transfers: 
             found = _with_prefill(candidate, runs, found, several=several)
             if _same(before, found):
                 break
+        for what, speed in (("prefill", found.prefill_speed), ("decode", found.decode_speed)):
+            if not _LOW * _EDGE < speed < _HIGH / _EDGE:
+                raise FitError(
+                    f"{what} would be {speed:.2g} times as fast as predicted for {candidate.name} of {case.model.name} on "
+                    f"{case.instance.type}: the results are not of this endpoint, or its layout was another one"
+                )
         found = found.model_copy(update=_bands(candidate, runs, found))
         if any(estimate(candidate, run.case, found).saturated for run in runs):
             notes.append("A run is at or over the capacity that is estimated: its TTFT is mostly waiting. Measure at a lower rate as well.")
@@ -87,7 +99,7 @@ def _link_efficiency(candidate: Candidate, case: Case, transfers: Sequence[Trans
     devices = min(case.efa_devices.get(ranks, 0) for ranks in (candidate.prefill_tensor_parallel, candidate.tensor_parallel))
     line = line_rate_gb_per_second(case.instance, devices)
     if not line:
-        raise ValueError(f"{case.instance.type} has no EFA whose efficiency could be fitted")
+        raise FitError(f"{case.instance.type} has no EFA whose efficiency could be fitted")
     rate = statistics.median(transfer.gb_per_second for transfer in transfers) * candidate.tensor_parallel
     return min(1.0, round(rate / line, 4))
 
