@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from dpd.catalog.tables import csv_table, yaml_table
 
@@ -23,8 +23,7 @@ class Gpu:
     sources: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(NamedTuple):
     """How long the parts of a step take: the first two and the last as multiples of the ideal time, the others in microseconds."""
 
     compute: float

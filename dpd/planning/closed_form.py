@@ -22,7 +22,8 @@ from dpd.sizing.transfer import Link, kv_bytes_moved, kv_link
 _GRAIN_TOKENS: Final = 64
 """Prompt lengths are rounded up to this many tokens, so that lengths drawn from a distribution share their times."""
 _ROUNDS: Final = 40
-_HALVINGS: Final = 14
+_SETTLED: Final = 1e-4
+_HALVINGS: Final = 12
 _NORMAL: Final = ((0.5, -0.32), (0.3, 0.71), (0.15, 1.38), (0.05, 2.06))
 """Weights and standard deviations by which the sequences at work vary: the means of four slices of a normal distribution."""
 _FULL: Final = 0.999
@@ -131,6 +132,8 @@ def _pace(writer: Worker, load: _Load) -> _Pace:
         steps = reading_steps + max(0.0, 1 - min(read, _FULL)) / step
         gap, interrupted = 1 / steps, reading_steps / steps
         wanted = min(load.most, max(1.0, load.answers_per_second * load.output_tokens * gap))
+        if abs(wanted - sequences) < _SETTLED * sequences:
+            break
         sequences = (sequences + wanted) / 2
     needed = load.answers_per_second * load.output_tokens * gap
     return _Pace(sequences, gap, interrupted, read < _FULL and needed <= load.most * (1 + 1e-6))

@@ -4,8 +4,8 @@ The factors are fitted to measured tables (``dpd/catalog/data/speeds.csv``), one
 size. A model or GPU without a row has no estimate; there is no default that would look like one.
 """
 
-import math
-from dataclasses import astuple, dataclass
+import operator
+from dataclasses import dataclass
 from typing import Final
 
 from dpd.catalog import gpus
@@ -61,7 +61,7 @@ def _parts(model: ModelShape, gpu: Gpu, tensor_parallel: int, tokens: float, att
 
 
 def _seconds(parts: Parts, work: Work) -> float:
-    return math.fsum(part * factor for part, factor in zip(parts, astuple(work), strict=True))
+    return float(sum(map(operator.mul, parts, work)))
 
 
 @dataclass(frozen=True, slots=True)
