@@ -38,11 +38,13 @@ class EksStack(Stack):
         existing: ExistingCluster | None,
         raw: Mapping[str, Any],
         prerequisites: Sequence[dict[str, Any]],
+        network_policies: bool,
         network: NetworkValues,
         key: kms.IKey,
         log_retention: logs.RetentionDays,
         **stack: Any,
     ) -> None:
+        """``network_policies`` is whether the CNI enforces them. By itself it takes such objects, and lets everybody in."""
         super().__init__(scope, id_, **stack)
         if existing is None:
             cluster = self._cluster(cluster_name, kubernetes_version, api_access, network, key, log_retention)
@@ -80,7 +82,8 @@ class EksStack(Stack):
         self.values: Final = EksValues(name, arn, security_group_id, issuer, provider_arn, kubectl)
         if existing is None:
             core = AddOns(self, cluster_name=name, kubernetes_version=kubernetes_version, changes=add_ons)
-            for add_on in ("vpc-cni", "kube-proxy", "eks-pod-identity-agent"):
+            core.install("vpc-cni", {"enableNetworkPolicy": "true"} if network_policies else None)
+            for add_on in ("kube-proxy", "eks-pod-identity-agent"):
                 core.install(add_on)
         self.prerequisites: Final = self._prerequisites(prerequisites)
 

@@ -79,6 +79,7 @@ class EnvironmentStage(cdk.Stage):
             existing=cluster.existing,
             raw=cluster.raw.eks,
             prerequisites=[manifest.body for manifest in rendered.cluster],
+            network_policies=any(manifest.kind == "NetworkPolicy" for group in rendered.endpoints.values() for manifest in group),
             network=network.values,
             key=stored.values.key,
             log_retention=_LOG_RETENTION,

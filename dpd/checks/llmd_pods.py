@@ -22,6 +22,7 @@ _COMPATIBLE: Final = "https://docs.vllm.ai/en/latest/features/nixl_connector_com
 _PROBES: Final = "https://kubernetes.io/docs/concepts/configuration/liveness-readiness-startup-probes/"
 _SIDE_CHANNEL: Final = "VLLM_NIXL_SIDE_CHANNEL_HOST"
 _KEEP_ALIVE: Final = "VLLM_HTTP_TIMEOUT_KEEP_ALIVE"
+_CNI: Final = "vpc-cni"
 _PATIENCE_SECONDS: Final = 600
 """Kubernetes' own default of ``progressDeadlineSeconds``."""
 _GRACE_SECONDS: Final = 30
@@ -498,3 +499,24 @@ def repeated(environment: Environment, _: Context) -> Iterator[Problem]:
                     path = f"endpoints[{index}].{name}.extra_args[{argument.index}]"
                     message = f"repeats {argument.base}, which follows from {own[argument.base]}"
                     yield Problem(path, message, "remove it", argument.flag)
+
+
+@check(
+    "POD018", "The cluster enforces network policies", level=Level.WARNING,
+    why="The API server takes network policies whether or not anything enforces them, and the VPC CNI does not by itself. Then every pod "
+    "of the cluster may send prompts to the workers past the router, and read the KV of others through the side channel.",
+    link="https://docs.aws.amazon.com/eks/latest/userguide/cni-network-policy-configure.html",
+)  # fmt: skip
+def enforced(environment: Environment, _: Context) -> Iterator[Problem]:
+    """Ask whoever owns the CNI of an llm-d cluster: an adopted cluster, or one whose file leaves the add-on out."""
+    if not any(endpoint.backend == "llm-d" for endpoint in environment.endpoints):
+        return
+    change = environment.cluster.add_ons.get(_CNI)
+    if environment.cluster.existing:
+        path, why = "cluster.existing", "its VPC CNI is not this tool's"
+    elif change is not None and not change.install:
+        path, why = f"cluster.add_ons.{_CNI}.install", "the VPC CNI is not this tool's"
+    else:
+        return
+    fix = "set enableNetworkPolicy: true in the configuration of the vpc-cni add-on, see that it holds, and acknowledge this"
+    yield Problem(path, f"{why}, so nobody knows whether it enforces the policies of the workers", fix)

@@ -12,6 +12,7 @@ from dpd.backends.site import Site
 from dpd.catalog import instances
 from dpd.checks.manifests import instance_groups, run_manifests
 from dpd.finding import Finding, Level
+from tests.checks.cases import ADOPTED_CLUSTER
 from tests.support import LLMD_EXAMPLE, REMOVE, environment, findings
 
 E = "endpoints[0]."
@@ -336,3 +337,15 @@ def test_an_argument_that_is_there_already(written: list[str], path: str) -> Non
     assert (found.path, found.level) == (f"{E}decode.extra_args{path}", Level.ERROR)
     assert not findings({E + "decode.extra_args": written}, id="POD017"), "the operator's own are others"
     assert not findings({E + "decode.extra_args": ["--seed", "1"]}, id="POD017", example=LLMD_EXAMPLE)
+
+
+@pytest.mark.parametrize(
+    ("changes", "path"),
+    [(ADOPTED_CLUSTER, "cluster.existing"), ({"cluster.add_ons": {"vpc-cni": {"install": False}}}, "cluster.add_ons.vpc-cni.install")],
+    ids=["adopted", "left out"],
+)  # fmt: skip
+def test_somebody_elses_cni_may_enforce_nothing(changes: dict[str, Any], path: str) -> None:
+    (found,) = findings(changes, id="POD018", example=LLMD_EXAMPLE)
+    assert (found.path, found.level) == (path, Level.WARNING)
+    assert not findings(changes, id="POD018"), "the operator's endpoints bring no policies"
+    assert not findings({"cluster.add_ons": {"vpc-cni": {"version": "v1.23.1-eksbuild.1"}}}, id="POD018", example=LLMD_EXAMPLE)

@@ -91,6 +91,17 @@ def test_add_ons_that_need_no_node_are_pinned_and_overwrite() -> None:
         assert "PodIdentityAssociations" not in add_on
 
 
+def test_network_policies_are_enforced_where_an_endpoint_has_some() -> None:
+    def configured(changes: dict[str, Any] | None = None) -> Any:
+        (found,) = (one for one in eks(changes).properties("AWS::EKS::Addon") if one["AddonName"] == "vpc-cni")
+        return found.get("ConfigurationValues")
+
+    assert configured() is None
+    assert json.loads(configured({"endpoints[0].backend": "llm-d", "endpoints[0].kv": {"cpu_tier": False}, "gate.deploy": False})) == {
+        "enableNetworkPolicy": "true"
+    }
+
+
 def test_an_add_on_takes_the_file_s_version_or_is_left_out() -> None:
     change = {"cluster.add_ons": {"vpc-cni": {"version": "v1.99.0-eksbuild.1"}, "kube-proxy": {"install": False}}}
     add_ons = {add_on["AddonName"]: add_on for add_on in eks(change).properties("AWS::EKS::Addon")}
