@@ -17,6 +17,9 @@ from dpd.environment.types import Many
 
 _QUANTITY: Final = r"^[0-9]+(?:\.[0-9]+)?(?:k|M|G|T|Ki|Mi|Gi|Ti)?$"
 _DURATION: Final = r"^(?:[0-9]+(?:\.[0-9]+)?(?:ns|us|ms|s|m|h))+$"
+_REMEMBERS: Final = frozenset({"active-request-scorer", "token-load-scorer", "no-hit-lru-scorer", "prefix-cache-affinity-filter"})
+"""Types of plugins that go by requests which the picker itself has sent."""
+
 Quantity = Annotated[str, Field(pattern=_QUANTITY)] | Annotated[int, Field(ge=0)]
 Duration = Annotated[str, Field(pattern=_DURATION)]
 Name = Annotated[str, Field(min_length=1)]
@@ -192,6 +195,33 @@ class PickerConfig(_Part):
         """Types of plugins that the pinned picker only makes with ``--allow-experimental-plugins``."""
         known = plugins(pinned())
         return tuple(plugin.type for plugin in self.plugins if known[plugin.type].alpha)
+
+    def idle_faults(self) -> Iterator[str]:
+        """What the pinned picker accepts and never does: a decider that asks for no prefill, or that has nothing to decide by."""
+        given = {plugin.type: plugin.parameters or {} for plugin in self.plugins}
+        if (limits := given.get("prefix-based-pd-decider")) is not None:
+            if not limits.get("nonCachedTokens"):
+                yield "nonCachedTokens is 0, which is never: no prompt goes through a prefiller"
+            if "approx-prefix-cache-producer" not in given:
+                yield "prefix-based-pd-decider has no approx-prefix-cache-producer with the engines' block size to read"
+        for handler in (given[name] for name in ("disagg-profile-handler",) if name in given):
+            if not (handler.get("deciders") or {}).get("prefill") and not handler.get("deciderPluginName") and "stageOrder" not in handler:
+                yield "disagg-profile-handler has no decider for prefill: no prompt goes through a prefiller"
+
+    def private_state(self) -> tuple[str, ...]:
+        """Plugins of profiles, deciders and policies that go by what this picker alone has seen."""
+        scoring = {one.plugin_ref for profile in self.scheduling_profiles for one in profile.plugins}
+        precise = {plugin.known_as for plugin in self.plugins if plugin.type == "precise-prefix-cache-producer"}
+        found = []
+        for plugin in self.plugins:
+            parameters = plugin.parameters or {}
+            remembers = plugin.type in _REMEMBERS or (
+                plugin.type == "prefix-cache-scorer" and parameters.get("prefixMatchInfoProducerName") not in precise
+            )
+            counts = plugin.type == "prefix-based-pd-decider" and parameters.get("nonCachedTokens", 0) > 1
+            if counts or (remembers and plugin.known_as in scoring):
+                found.append(plugin.known_as)
+        return (*found, *(["flowControl"] if self.flow_control else []))
 
     def body(self) -> dict[str, Any]:
         """The content as the picker reads it."""

@@ -1,12 +1,52 @@
 """What the pods of the router have in common: where they run, what they may use, and what they may do."""
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import ceil
 from typing import Any
 
+from dpd.backends.llmd.engine import publishes_events
 from dpd.backends.site import Site
 from dpd.catalog.llmd import llmd
+from dpd.environment.endpoint import Endpoint
 from dpd.environment.names import INSTANCE_GROUP_LABEL
 
 Body = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class RouterPods:
+    """``count`` equal pods of the router, with whole CPUs and GiB that their containers ask for together."""
+
+    name: str
+    count: int
+    cpus: int
+    memory_gib: int
+
+
+def shares_state(endpoint: Endpoint) -> bool:
+    """Whether two pickers that decide side by side would know the same.
+
+    Events of the engines reach both. What a picker remembers of its own decisions does not: the approximate record, with
+    which ``non_cached`` tokens are counted, requests on their way, and the queue of requests with a priority.
+    """
+    routing = endpoint.routing
+    counts_alike = routing.threshold_tokens == 0 or routing.threshold_counts == "prompt"
+    return publishes_events(endpoint) and counts_alike and endpoint.objectives.priority is None
+
+
+def pods(endpoint: Endpoint) -> Iterator[RouterPods]:
+    """What the router of an endpoint adds to the cluster besides its workers."""
+    facts = llmd().more["picker"]
+    beside = facts["guard" if endpoint.routing.gateway else "proxy"]
+    containers = (facts["resources"], beside)
+    yield RouterPods("router", 2 if shares_state(endpoint) else 1, *_sums(*containers))
+    if endpoint.routing.strategy == "kv_aware":
+        yield RouterPods("tokenizer", facts["tokenizer"]["replicas"], *_sums(facts["tokenizer"]))
+
+
+def _sums(*containers: Body) -> tuple[int, int]:
+    return ceil(sum(known["cpus"] for known in containers)), ceil(sum(known["memory_gib"] for known in containers))
 
 
 def amounts(known: Body) -> Body:

@@ -15,6 +15,7 @@ from dpd.backends.llmd.picker_config import (
     Source,
     Weighted,
 )
+from dpd.backends.llmd.router_pod import shares_state
 from dpd.backends.llmd.tiers import PickerTier, tiers
 from dpd.backends.site import Site
 from dpd.catalog.llmd import llmd
@@ -79,7 +80,7 @@ def picking(endpoint: Endpoint, site: Site) -> Picking:
         data_layer=DataLayer(sources=chosen.sources) if chosen.sources else None,
         flow_control=_flow_control(endpoint) if gated else None,
     )
-    return Picking(config, replicas=2 if _shares_state(endpoint) else 1, tokenizer=publishes_events(endpoint))
+    return Picking(config, replicas=2 if shares_state(endpoint) else 1, tokenizer=publishes_events(endpoint))
 
 
 def target_ports(endpoint: Endpoint, site: Site) -> tuple[int, ...]:
@@ -254,17 +255,6 @@ def _holders(endpoint: Endpoint, site: Site, prefill_tiers: int) -> int:
         ranks = of_role(endpoint, name, site)[2]
         total += (replicas + role.max_surge) * pods_per_replica(role) * ranks * (prefill_tiers if name == "prefill" else 1)
     return total
-
-
-def _shares_state(endpoint: Endpoint) -> bool:
-    """Whether two pickers that decide side by side would know the same.
-
-    Events of the engines reach both. What a picker remembers of its own decisions does not: the approximate record, with
-    which ``non_cached`` tokens are counted, requests on their way, and the queue of requests with a priority.
-    """
-    routing = endpoint.routing
-    counts_alike = routing.threshold_tokens == 0 or routing.threshold_counts == "prompt"
-    return publishes_events(endpoint) and counts_alike and endpoint.objectives.priority is None
 
 
 def _flow_control(endpoint: Endpoint) -> FlowControl:
