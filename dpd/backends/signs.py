@@ -4,8 +4,12 @@ Names of fields are those of the gate's spec (``lambda/health_gate/spec.py``), s
 What a backend does not have is left out: the gate examines what it is told of.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any, Final
+
+_FIELD: Final = re.compile(r"[A-Za-z][A-Za-z0-9]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,3 +129,20 @@ class Signs:
     series: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     patterns: tuple[KnownText, ...] = ()
     remedies: Mapping[str, str] = field(default_factory=dict)
+
+
+def set_fields(bodies: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    """The innermost fields that objects of one kind set, as ``spec.a.b``, with ``[]`` for the items of a list."""
+    return tuple(sorted({found for body in bodies for found in _fields(body["spec"], "spec")}))
+
+
+def _fields(value: Any, path: str) -> Iterator[str]:
+    """Fields below a place. A mapping whose keys are not all names of fields (labels, resources) is free, so it is one field."""
+    if isinstance(value, list):
+        inner = [found for item in value for found in _fields(item, f"{path}[]")]
+        yield from inner or [f"{path}[]"]
+    elif isinstance(value, dict) and value and all(_FIELD.fullmatch(key) for key in value):
+        for key, item in value.items():
+            yield from _fields(item, f"{path}.{key}")
+    else:
+        yield path

@@ -1,12 +1,11 @@
 """What the inference operator makes of an endpoint, and by what it is known."""
 
 import re
-from collections.abc import Iterator
 from typing import Any, Final
 
 from dpd.backends.operator import resource as r
 from dpd.backends.operator.build import build
-from dpd.backends.signs import DefinitionSigns, KnownText, LogSigns, ObjectSigns, PodSigns, RoleSigns, Signs
+from dpd.backends.signs import DefinitionSigns, KnownText, LogSigns, ObjectSigns, PodSigns, RoleSigns, Signs, set_fields
 from dpd.backends.site import Site
 from dpd.backends.workload import EFA, GPU
 from dpd.catalog.operator import Operator, operator
@@ -15,7 +14,6 @@ from dpd.environment.endpoint import Endpoint, Role
 from dpd.environment.names import OPERATOR_NAMESPACE, OPERATOR_ROLE_PREFIX, OPERATOR_SERVICE_ACCOUNT, EndpointNames, Names
 
 _SPECS: Final = {"prefill": "prefillSpec", "decode": "decodingSpec"}
-_FIELD: Final = re.compile(r"[A-Za-z][A-Za-z0-9]*")
 _QUANTITY: Final = re.compile(r"([0-9]+)(Ki|Mi|Gi|Ti)?")
 _MEBIBYTES: Final = {"Ki": 1 / 1024, "Mi": 1, "Gi": 1024, "Ti": 1024 * 1024, None: 1 / 1024**2}
 
@@ -42,9 +40,7 @@ def signs(endpoint: Endpoint, site: Site) -> Signs:
                 must_have=(*(f"spec.pdSpec.{spec}" for spec in _SPECS.values()), "spec.intelligentRoutingSpec"),
             ),
         ),
-        definitions=(
-            DefinitionSigns(name=f"{r.PLURAL}.{r.GROUP}", version=_version(), fields=tuple(sorted(set(_fields(body["spec"], "spec"))))),
-        ),
+        definitions=(DefinitionSigns(name=f"{r.PLURAL}.{r.GROUP}", version=_version(), fields=set_fields([body])),),
         logs=LogSigns(decision=facts.log_signatures["decision"], retrieved=facts.log_signatures["retrieved"]),
         patterns=tuple(KnownText(**known) for known in facts.known_texts),
         remedies=facts.remedies,
@@ -112,18 +108,3 @@ def _amount(quantity: Any) -> int:
 def _mebibytes(quantity: Any) -> int:
     found = _QUANTITY.fullmatch(str(quantity or 0))
     return int(int(found[1]) * _MEBIBYTES[found[2]]) if found else 0
-
-
-def _fields(value: Any, path: str) -> Iterator[str]:
-    """The innermost fields that are set, as ``spec.a.b``, with ``[]`` for the items of a list.
-
-    A mapping whose keys are not all names of fields (labels, resources) is free, so it is one field.
-    """
-    if isinstance(value, list):
-        inner = [found for item in value for found in _fields(item, f"{path}[]")]
-        yield from inner or [f"{path}[]"]
-    elif isinstance(value, dict) and value and all(_FIELD.fullmatch(key) for key in value):
-        for key, item in value.items():
-            yield from _fields(item, f"{path}.{key}")
-    else:
-        yield path
