@@ -3,13 +3,16 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from dpd.review.assembly import Assembly
 from dpd.review.dangers import Danger, dangers
 from dpd.review.library import Library
 from dpd.review.objects import ObjectChange, compare_objects
-from dpd.review.templates import TemplateChanges, compare_templates
+from dpd.review.templates import Effect, ResourceChange, TemplateChanges, compare_templates
+
+HEALTH_GATE: Final = "Custom::DpdHealthGate"
+"""Type of the resource behind which the health gate runs."""
 
 
 class Verdict(StrEnum):
@@ -92,7 +95,7 @@ def compare(before: Assembly, after: Assembly, library: Library) -> Review:
         objects=compare_objects(before, after),
         findings=tuple(_findings(before, after)),
         costs=tuple(_costs(before, after)),
-        proven_again=tuple(name for name in after.environments if _gate(after, name) not in (None, _gate(before, name))),
+        proven_again=tuple(dict.fromkeys(change.environment for change in templates.resources if _proves(change))),
         dangers=dangers(templates, existing=frozenset(before.stacks)),
     )
 
@@ -101,8 +104,8 @@ def _summary(assembly: Assembly, environment: str) -> dict[str, Any]:
     return assembly.summaries.get(environment, {})
 
 
-def _gate(assembly: Assembly, environment: str) -> str | None:
-    return _summary(assembly, environment).get("gate")
+def _proves(change: ResourceChange) -> bool:
+    return change.type == HEALTH_GATE and change.effect not in (Effect.REMOVED, Effect.KEPT_BEHIND)
 
 
 def _findings(before: Assembly, after: Assembly) -> Iterable[FindingChange]:
