@@ -9,8 +9,9 @@ from dpd.catalog.operator import operator
 from dpd.checks.registry import Context, Problem, check
 from dpd.environment.environment import Environment
 from dpd.finding import Level
+from dpd.sizing.buffer import FEWEST_IN_FLIGHT, Buffer
 from dpd.sizing.fleet import RoleOnGpus, roles, roles_on_gpus
-from dpd.sizing.memory import GIB, GpuBudget, gpu_budget, kv_bytes_per_rank, prompt_buffer_bytes, prompts_in_buffer
+from dpd.sizing.memory import GIB, GpuBudget, gpu_budget, kv_bytes_per_rank
 from dpd.sizing.parallel import usable_tensor_parallel
 
 _DPD: Final = "https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-model-deployment-dpd.html"
@@ -21,8 +22,6 @@ _TIGHT_GIB: Final = 1.0
 _TIGHT_KV: Final = 0.9
 """Share of the KV cache that one sequence may take before its size is worth a warning."""
 _LOWEST_UTILIZATION, _HIGHEST_UTILIZATION = 0.5, 0.95
-_FEWEST_TRANSFERS: Final = 2
-"""Hand-overs in flight for each prefiller: one on its way, one that the decoder has not taken yet (simulated at p5 speed)."""
 _LONGER_CONTEXT: Final = ("--rope-scaling", "--hf-overrides")
 _CHARACTERS_PER_ESTIMATED_TOKEN: Final = 4
 
@@ -164,10 +163,10 @@ def _buffer(environment: Environment, _: Context) -> Iterator[Problem]:
         model, size = endpoint.model, endpoint.kv.buffer_gib
         if it.placed.name != "decode" or size is None:
             continue
-        one = prompt_buffer_bytes(model.shape, model.max_model_len, decode.tensor_parallel, endpoint.kv.dtype) / GIB
-        fits = prompts_in_buffer(model.shape, size, model.max_model_len, decode.tensor_parallel, endpoint.kv.dtype)
+        buffer = Buffer(model.shape, decode.tensor_parallel, endpoint.kv.dtype)
+        one, fits = buffer.prompt_bytes(model.max_model_len) / GIB, buffer.prompts(size, model.max_model_len)
         senders = prefill[it.placed.endpoint_path]
-        wanted = -(-_FEWEST_TRANSFERS * senders.most_replicas // decode.replicas)
+        wanted = -(-FEWEST_IN_FLIGHT * senders.most_replicas // decode.replicas)
         sequences = senders.role.max_concurrent_sequences or operator().default_max_sequences["prefill"]
         at_once = -(-sequences * senders.most_replicas // decode.replicas)
         path = f"{it.placed.endpoint_path}.kv.buffer_gib"
@@ -175,13 +174,18 @@ def _buffer(environment: Environment, _: Context) -> Iterator[Problem]:
         if fits < 1:
             yield Problem(path, message, f"set buffer_gib: {_whole(one)} or more, or lower max_model_len", size, f"{one:.2f} GiB or more")
         elif fits < wanted:
-            more = f"{message}; {_FEWEST_TRANSFERS} for each of {senders.most_replicas} prefillers = {wanted} for a decoder"
+            more = f"{message}; {FEWEST_IN_FLIGHT} for each of {senders.most_replicas} prefillers = {wanted} for a decoder"
             fix = f"set buffer_gib: {_whole(one * wanted)} or more"
             yield Problem(path, more, fix, size, f"{one * wanted:.2f} GiB or more", level=Level.WARNING)
         elif fits < at_once:
             more = f"{message}; the prefillers may work on {at_once} at once, and then wait for the decoder if all are that long"
             fix = f"nothing, if most prompts are shorter; else buffer_gib: {_whole(one * at_once)}"
             yield Problem(path, more, fix, size, f"{one * at_once:.2f} GiB for {at_once}", level=Level.INFO)
+        elif not buffer.prompts_by_whole_model(size, model.max_model_len):
+            whole = one * decode.tensor_parallel
+            more = f"{message}; LMCache's example proxy counts all ranks, {whole:.2f} GiB, and would refuse such a prompt"
+            fix = f"nothing with the operator's router; with that proxy buffer_gib: {_whole(whole)}"
+            yield Problem(path, more, fix, size, f"{whole:.2f} GiB with LMCache's proxy", level=Level.INFO)
 
 
 def _whole(gib: float) -> int:

@@ -12,8 +12,8 @@ from dpd.environment.faults import UNUSED_ACKNOWLEDGEMENT
 from dpd.finding import Finding, Level, safe, shown
 
 FAMILIES: Final = (
-    "instances", "placement", "addresses", "capacity", "packing", "memory", "parallelism", "expert_parallel", "tiers", "backends", "llmd",
-    "operator", "runtime", "engines",
+    "instances", "placement", "addresses", "capacity", "packing", "memory", "handover", "parallelism", "expert_parallel", "tiers",
+    "backends", "llmd", "operator", "runtime", "engines",
     "names", "secrets", "kubernetes", "lustre", "buckets", "security_groups", "network", "cluster", "groups", "add_ons",
     "sources", "gate", "raw", "manifests", "llmd_pods", "llmd_routing",
 )  # fmt: skip

@@ -6,7 +6,6 @@ from typing import Final
 
 from dpd.catalog.instances import Instance
 from dpd.catalog.models import ModelShape
-from dpd.catalog.serving import lmcache_chunk_tokens
 from dpd.environment.endpoint import Endpoint, Role
 from dpd.sizing.expert_parallel import weight_bytes_per_gpu
 
@@ -56,17 +55,6 @@ def kv_bytes_per_rank(model: ModelShape, tokens: float, tensor_parallel: int, kv
         return 0.0
     windowed = min(tokens, model.window_tokens) if model.window_layers else 0
     return per_token / layers * ((layers - model.window_layers) * tokens + model.window_layers * windowed)
-
-
-def prompt_buffer_bytes(model: ModelShape, tokens: int, tensor_parallel: int, kv_dtype: str = "auto") -> float:
-    """PD buffer bytes that one prompt takes on one rank, in whole LMCache chunks. Every layer is moved in full."""
-    chunk_tokens = lmcache_chunk_tokens()
-    return math.ceil(tokens / chunk_tokens) * chunk_tokens * kv_bytes_per_token_per_rank(model, tensor_parallel, kv_dtype)
-
-
-def prompts_in_buffer(model: ModelShape, buffer_gib: float, tokens: int, tensor_parallel: int, kv_dtype: str = "auto") -> int:
-    """Prompts of ``tokens`` tokens whose KV waits in one PD buffer at the same time."""
-    return math.floor(buffer_gib * GIB / prompt_buffer_bytes(model, tokens, tensor_parallel, kv_dtype))
 
 
 @dataclass(frozen=True, slots=True)

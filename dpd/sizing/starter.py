@@ -6,7 +6,8 @@ from typing import Final
 
 from dpd.catalog.instances import Instance
 from dpd.catalog.models import ModelShape
-from dpd.sizing.memory import ACTIVATION_GIB, GIB, RUNTIME_GIB, kv_bytes_per_rank, prompt_buffer_bytes
+from dpd.sizing.buffer import FEWEST_IN_FLIGHT, Buffer
+from dpd.sizing.memory import ACTIVATION_GIB, GIB, RUNTIME_GIB, kv_bytes_per_rank
 from dpd.sizing.pod import efa_share
 
 _SPARE_GIB: Final = 1.0
@@ -18,7 +19,6 @@ _UTILIZATIONS: Final = (0.75, 0.8, 0.85, 0.9)
 _LONGEST_TOKENS: Final = 16384
 _SHORTEST_TOKENS: Final = 1024
 _PROMPTS_IN_BUFFER: Final = 16
-_FEWEST_PROMPTS_IN_BUFFER: Final = 2
 _THRESHOLD_TOKENS: Final = 4096
 _CHARACTERS_PER_ESTIMATED_TOKEN: Final = 4
 
@@ -74,9 +74,9 @@ def _layout(model: ModelShape, instance: Instance, ranks: int, tokens: int, util
     weights = model.weight_bytes / ranks / GIB
     kv = utilization * gpu - weights - ACTIVATION_GIB
     sequence = kv_bytes_per_rank(model, tokens, ranks) / GIB
-    prompt = prompt_buffer_bytes(model, tokens, ranks) / GIB
+    prompt = Buffer(model, ranks).prompt_bytes(tokens) / GIB
     room = math.floor(gpu * (1 - utilization) - RUNTIME_GIB - _SPARE_GIB)
-    least = math.ceil(_FEWEST_PROMPTS_IN_BUFFER * prompt)
+    least = math.ceil(FEWEST_IN_FLIGHT * prompt)
     if sequence > _KV_SHARE * kv or room < least:
         return None
     return Layout(

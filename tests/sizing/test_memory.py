@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from dpd.catalog import models
 from dpd.catalog.models import ModelShape
 from dpd.catalog.serving import lmcache_chunk_tokens
+from dpd.sizing.buffer import Buffer
 from dpd.sizing.fleet import roles_on_gpus
 from dpd.sizing.memory import (
     GIB,
@@ -16,8 +17,6 @@ from dpd.sizing.memory import (
     kv_bytes_per_rank,
     kv_bytes_per_token,
     kv_bytes_per_token_per_rank,
-    prompt_buffer_bytes,
-    prompts_in_buffer,
 )
 from tests.support import environment
 
@@ -41,10 +40,10 @@ def test_the_numbers_of_the_aws_guide() -> None:
     assert LLAMA is not None
     assert kv_bytes_per_token_per_rank(LLAMA, 8) == 40_960
     assert round(kv_bytes_per_rank(LLAMA, 6000, 8) / GIB, 2) == 0.23
-    assert prompt_buffer_bytes(LLAMA, 16_384, 8) / GIB == 0.625
-    assert prompts_in_buffer(LLAMA, 8, 16_384, 8) == 12
+    assert Buffer(LLAMA, 8).prompt_bytes(16_384) / GIB == 0.625
+    assert Buffer(LLAMA, 8).prompts(8, 16_384) == 12
     # AWS says about 35 transfers of 6,000 tokens in 8 GiB: 34 in whole chunks of 256 tokens.
-    assert prompts_in_buffer(LLAMA, 8, 6000, 8) == 34
+    assert Buffer(LLAMA, 8).prompts(8, 6000) == 34
 
 
 def test_a_gpu_of_the_shipped_environment() -> None:
@@ -64,7 +63,7 @@ ranks = st.sampled_from((1, 2, 4, 8, 16))
 def test_longer_sequences_never_take_less(shape: ModelShape, one: int, other: int, size: int) -> None:
     short, long = sorted((one, other))
     assert kv_bytes_per_rank(shape, short, size) <= kv_bytes_per_rank(shape, long, size)
-    assert prompt_buffer_bytes(shape, short, size) <= prompt_buffer_bytes(shape, long, size)
+    assert Buffer(shape, size).prompt_bytes(short) <= Buffer(shape, size).prompt_bytes(long)
 
 
 @given(shapes, tokens, ranks)
@@ -78,14 +77,14 @@ def test_ranks_hold_all_of_the_kv_between_them(shape: ModelShape, length: int, s
 @given(shapes, tokens, ranks)
 def test_a_buffer_takes_whole_chunks_of_every_layer(shape: ModelShape, length: int, size: int) -> None:
     chunk = lmcache_chunk_tokens() * kv_bytes_per_token_per_rank(shape, size)
-    taken = prompt_buffer_bytes(shape, length, size)
+    taken = Buffer(shape, size).prompt_bytes(length)
     assert taken == pytest.approx(math.ceil(length / lmcache_chunk_tokens()) * chunk)
     assert taken >= kv_bytes_per_rank(shape, length, size) * (1 - 1e-9)
 
 
 @given(shapes, st.integers(1, 64), tokens, ranks)
 def test_what_is_in_flight_fits_the_buffer(shape: ModelShape, buffer_gib: int, length: int, size: int) -> None:
-    count, one = prompts_in_buffer(shape, buffer_gib, length, size), prompt_buffer_bytes(shape, length, size)
+    count, one = Buffer(shape, size).prompts(buffer_gib, length), Buffer(shape, size).prompt_bytes(length)
     assert count * one <= buffer_gib * GIB * (1 + 1e-9) < (count + 1) * one * (1 + 2e-9)
 
 
