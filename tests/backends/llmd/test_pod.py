@@ -3,10 +3,12 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dpd.backends.llmd.engine import drain_seconds
 from dpd.backends.llmd.pod import grace_seconds, notice_seconds
-from dpd.environment.names import NODE_HEALTH_TAINT
+from dpd.environment.names import NODE_HEALTH_TAINT, is_dns_label, weights_volume
 from dpd.sizing.startup import startup_budget_seconds
 from tests.backends.llmd.objects import Body, E, made, pod, server
 from tests.support import LLMD_EXAMPLE, environment
@@ -251,3 +253,22 @@ def test_a_long_name_of_a_volume_is_cut_and_stays_its_own() -> None:
     (other,) = (body for body in made({**long, E + "namespace": "n" * 39 + "m"}) if body["kind"] == "PersistentVolume")
     assert len(volume["metadata"]["name"]) <= 63
     assert volume["metadata"]["name"] != other["metadata"]["name"]
+
+
+labels = st.from_regex(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?", fullmatch=True)
+
+
+@given(labels, labels, labels)
+def test_a_volume_has_a_legal_name_that_is_its_own(prefix: str, namespace: str, claim: str) -> None:
+    name = weights_volume(prefix, namespace, claim)
+    assert is_dns_label(name)
+    assert name != weights_volume(prefix, namespace, f"{claim}0")
+
+
+@given(st.integers(1, 2_000_000), st.integers(1, 100_000))
+def test_a_pod_is_never_killed_before_it_has_drained(tokens: int, itl_p99_ms: int) -> None:
+    known = environment({E + "model.max_model_len": tokens, E + "objectives.itl_p99_ms": itl_p99_ms}, example=LLMD_EXAMPLE)
+    for role in ROLES:
+        drain = drain_seconds(known.endpoints[0], role)
+        assert 60 <= drain <= 600
+        assert grace_seconds(known.endpoints[0], role) >= notice_seconds(role) + drain + 30
