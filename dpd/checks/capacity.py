@@ -13,8 +13,8 @@ from dpd.sizing.expert_parallel import local_ranks, pod_gpus, pods_per_replica, 
 from dpd.sizing.fleet import RoleOnGpus, group_path, groups, roles, roles_on_gpus
 from dpd.sizing.memory import GIB
 from dpd.sizing.packing import NODE_AGENT_PODS, PodKind, exceeding, node_room, pack, total
-from dpd.sizing.placement import apart, carries_system_pods, closed
-from dpd.sizing.pod import efa_share, host_memory_floor_gib, pod_shape
+from dpd.sizing.placement import CLUSTER_PODS, apart, carries_system_pods, closed
+from dpd.sizing.pod import efa_share, host_memory_floor_gib, pod_shape, server_shape, whole_shape
 from dpd.sizing.tiers import cpu_tier
 
 _DPD: Final = "https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-model-deployment-dpd.html"
@@ -22,8 +22,6 @@ _INSTALL: Final = "https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyp
 _AUTOSCALING: Final = "https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-model-deployment-autoscaling.html"
 _SYSTEM_REPORT: Final = "https://github.com/awslabs/ai-on-sagemaker-hyperpod/issues/142"
 _SYSTEM_NODES: Final = 2
-_CLUSTER_PODS: Final = 2
-"""CoreDNS. The pods that AWS counts for the operator include cert-manager, metrics-server and the CSI controllers (derived)."""
 
 OUTPUTS_OF_AN_ENDPOINT: Final = 2
 """Its URL, and the command that prints its load balancer."""
@@ -52,7 +50,7 @@ def _serving(environment: Environment) -> dict[str, list[RoleOnGpus]]:
 
 
 def _kinds(members: list[RoleOnGpus], pods: Pods) -> list[PodKind]:
-    return [PodKind(it.placed.label, pod_shape(it.placed.role, it.instance), pods(it)) for it in members]
+    return [PodKind(it.placed.label, whole_shape(it.placed.endpoint, it.placed.name, it.instance), pods(it)) for it in members]
 
 
 def _gpu_sum(members: list[RoleOnGpus], pods: Pods) -> tuple[int, str]:
@@ -68,7 +66,7 @@ def _gpus(nodes: int, instance: Instance) -> tuple[int, str]:
 
 
 def _too_large(it: RoleOnGpus) -> tuple[str, ...]:
-    return exceeding(PodKind("", pod_shape(it.placed.role, it.instance), 1).needs, node_room(it.instance))
+    return exceeding(PodKind("", whole_shape(it.placed.endpoint, it.placed.name, it.instance), 1).needs, node_room(it.instance))
 
 
 @check(
@@ -267,11 +265,11 @@ def _system_slots(environment: Environment, _: Context) -> Iterator[Problem]:
     on_carriers = {name for name, _group, _it in carriers}
     workers = sum(placed.role.replicas * pods_per_replica(placed.role) for placed in roles(environment) if placed.role.group in on_carriers)
     nodes, routers = sum(group.count for _name, group, _it in carriers), len(environment.endpoints)
-    need = serving.operator_pod_slots() + _CLUSTER_PODS + routers + workers + NODE_AGENT_PODS * nodes
+    need = serving.operator_pod_slots() + CLUSTER_PODS + routers + workers + NODE_AGENT_PODS * nodes
     have = sum(group.count * (it.pod_slots or 0) for _name, group, it in carriers)
     if need > have:
         message = (
-            f"{serving.operator_pod_slots()} for the operator + {_CLUSTER_PODS} for the cluster + {routers} routers + {workers} workers + "
+            f"{serving.operator_pod_slots()} for the operator + {CLUSTER_PODS} for the cluster + {routers} routers + {workers} workers + "
             f"{NODE_AGENT_PODS} agents x {nodes} nodes = {need} pods; "
             f"{' + '.join(f'{group.count} x {it.pod_slots} ({it.type})' for _name, group, it in carriers)} = {have} slots"
         )
@@ -293,7 +291,8 @@ def _host_memory(environment: Environment, _: Context) -> Iterator[Problem]:
         weights = weight_bytes_per_gpu(endpoint.model.shape, role, it.instance) / GIB
         tier = cpu_tier(endpoint, it.placed.name, role, it.instance)
         tier_gib = tier.host_gib if tier else 0
-        floor, asked = host_memory_floor_gib(gpus, tier_gib=tier_gib, weight_gib=weights), pod_shape(role, it.instance).memory_gib
+        floor = host_memory_floor_gib(gpus, tier_gib=tier_gib, weight_gib=weights)
+        asked = server_shape(endpoint, it.placed.name, it.instance).memory_gib
         if asked < floor:
             kept = f"{endpoint.kv.cpu_tier_gib} x {gpus} GPUs for the CPU tier" if tier and tier.tier_gib else "no CPU tier"
             buffers = f" + {tier.buffers_gib} for the store's buffers" if tier and tier.buffers_gib else ""
@@ -353,7 +352,8 @@ def _one_stack(environment: Environment, _: Context) -> Iterator[Problem]:
 def _cpus(environment: Environment, _: Context) -> Iterator[Problem]:
     for it in roles_on_gpus(environment):
         cpus, ranks, engines = (
-            pod_shape(it.placed.role, it.instance).cpus, pod_gpus(it.placed.role, it.instance), local_ranks(it.placed.role, it.instance),
+            server_shape(it.placed.endpoint, it.placed.name, it.instance).cpus, pod_gpus(it.placed.role, it.instance),
+            local_ranks(it.placed.role, it.instance),
         )  # fmt: skip
         busy = ranks + 2 * engines
         if cpus < busy:

@@ -11,6 +11,7 @@ from dpd.environment.endpoint import Endpoint
 from dpd.environment.environment import Environment
 from dpd.environment.model import HubSource, VolumeSource
 from dpd.finding import Level
+from dpd.sizing.expert_parallel import pods_per_replica
 
 _LUSTRE: Final = "https://docs.aws.amazon.com/fsx/latest/LustreGuide/create-dra-linked-data-repo.html"
 _DEPLOY: Final = "https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-model-deployment-deploy-ftm.html"
@@ -188,7 +189,7 @@ def hub_reachable(environment: Environment, _: Context) -> Iterator[Problem]:
 def staged(environment: Environment, _: Context) -> Iterator[Problem]:
     """Warn of hub sources, with the amount that each start downloads."""
     for path, endpoint, hub in _hubs(environment):
-        pods = sum(role.replicas for _name, role in endpoint.roles)
+        pods = sum(role.replicas * pods_per_replica(role) for _name, role in endpoint.roles)
         gib = endpoint.model.shape.weight_bytes / 2**30
         yield Problem(
             path=path,

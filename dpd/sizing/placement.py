@@ -1,17 +1,26 @@
 """Which pod of an environment goes to which node, under all the constraints that its manifests carry."""
 
+import math
 import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, Final
 
+from dpd.catalog import serving
 from dpd.catalog.instances import Instance
+from dpd.catalog.llmd import llmd
 from dpd.environment.cluster import InstanceGroup, TrainingPlan
 from dpd.environment.endpoint import Endpoint
 from dpd.environment.environment import Environment
-from dpd.sizing.fleet import groups
+from dpd.sizing.expert_parallel import pods_per_replica
+from dpd.sizing.fleet import RoleOnGpus, groups
 from dpd.sizing.packing import RESOURCES, PodKind, Vector, exceeding, node_room
-from dpd.sizing.pod import PodShape, beside_tiered_storage
+from dpd.sizing.pod import PodShape, beside_tiered_storage, whole_shape
 from dpd.sizing.subnets import gpu_subnet
+
+CLUSTER_PODS: Final = 2
+"""CoreDNS. The pods that AWS counts for the operator include cert-manager, metrics-server and the CSI controllers (derived)."""
+_OTHER: Final = {"prefill": "decode", "decode": "prefill"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +72,11 @@ class Placement:
     nodes: tuple[Node, ...]
     on: tuple[tuple[tuple[Pods, int], ...], ...]
     left: tuple[Left, ...]
+
+    @property
+    def waiting(self) -> int:
+        """How many pods have no node."""
+        return sum(entry.count for entry in self.left)
 
 
 @dataclass(slots=True)
@@ -129,19 +143,80 @@ def apart(endpoint: Endpoint, groups: Mapping[str, InstanceGroup]) -> bool:
     return endpoint.backend == "llm-d" and sum(groups[name].count for name in used if name in groups) > 1
 
 
+def role_pods(it: RoleOnGpus, environment: Environment, replicas: int) -> Pods:
+    """The pods of a role with so many replicas, with what its manifests demand of a node."""
+    placed, role = it.placed, it.placed.role
+    endpoint, size = placed.endpoint, pods_per_replica(role)
+    own = endpoint.backend == "llm-d"
+    key = f"{endpoint.namespace}/{endpoint.name}"
+    separate = apart(endpoint, environment.cluster.groups)
+    return Pods(
+        name=placed.label,
+        path=placed.path,
+        groups=(role.group,),
+        shape=whole_shape(endpoint, placed.name, it.instance),
+        count=replicas * size,
+        gang=size,
+        label=f"{key} {placed.name}",
+        avoids=f"{key} {_OTHER[placed.name]}" if separate else "",
+        together=key if own else "",
+    )
+
+
+def system_pods(environment: Environment) -> list[Pods]:
+    """Pods on nodes without GPUs: the operator's add-on and the cluster's own, by their slots, and the routers of llm-d endpoints.
+
+    The picker runs on every group without GPUs, taints or not; the others need one without taints.
+    """
+    plain = tuple(name for name, _group, instance in groups(environment) if not instance.gpus)
+    open_ = tuple(name for name, group, instance in groups(environment) if carries_system_pods(group, instance))
+    slots = serving.operator_pod_slots() + CLUSTER_PODS
+    made = [Pods("add-on", "cluster.groups", open_ or plain, PodShape(0, 0, 0, 0), slots)]
+    facts = llmd().more.get("picker", {})
+    for index, endpoint in enumerate(environment.endpoints):
+        if endpoint.backend != "llm-d":
+            continue
+        path, together = f"endpoints[{index}]", [facts["resources"]]
+        together += [facts["proxy"]] if endpoint.routing.gateway is None else []
+        made.append(Pods(f"{endpoint.name} router", path, plain, _sum(together), 1))
+        if endpoint.routing.strategy == "kv_aware":
+            tokenizer = facts["tokenizer"]
+            made.append(Pods(f"{endpoint.name} tokenizer", path, plain, _sum([tokenizer]), tokenizer["replicas"]))
+    return made
+
+
+def _sum(amounts: list[dict[str, Any]]) -> PodShape:
+    return PodShape(
+        gpus=0,
+        efa_devices=0,
+        cpus=math.ceil(sum(one["cpus"] for one in amounts)),
+        memory_gib=math.ceil(sum(one["memory_gib"] for one in amounts)),
+    )
+
+
 def place(pods: Iterable[Pods], nodes: Sequence[Node]) -> Placement:
     """Put pods on nodes, largest first, each on the first node that has room for it and no pod that it avoids.
 
-    Of a gang that does not fit whole nothing is placed. What is left over here may wait in a cluster as well: its scheduler
-    sees one pod at a time, and packs no better.
+    Of a gang that does not fit whole nothing is placed. Equal sizes are tried in both orders, and the better one counts: what
+    is left over then may wait in a cluster as well, whose scheduler sees one pod at a time and packs no better.
     """
+    largest = sorted(pods, key=operator.attrgetter("needs"), reverse=True)
+    first = _placed(largest, nodes)
+    if not first.left:
+        return first
+    turned = largest[::-1]
+    other = _placed(sorted(turned, key=operator.attrgetter("needs"), reverse=True), nodes)
+    return min(first, other, key=operator.attrgetter("waiting"))
+
+
+def _placed(kinds: Sequence[Pods], nodes: Sequence[Node]) -> Placement:
     spaces = [_Space(node, node.room) for node in nodes]
     by_group: dict[str, list[_Space]] = {}
     for space in spaces:
         by_group.setdefault(space.node.group, []).append(space)
     zones: dict[str, str] = {}
     left = []
-    for kind in sorted(pods, key=operator.attrgetter("needs"), reverse=True):
+    for kind in kinds:
         there = [space for name in kind.groups for space in by_group.get(name, ())]
         missing = _put(kind, there, zones)
         if missing:

@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from dpd.catalog.instances import Instance
-from dpd.environment.endpoint import Role
+from dpd.catalog.llmd import llmd
+from dpd.environment.endpoint import Endpoint, Role
 from dpd.sizing.expert_parallel import pod_gpus
 
 NODE_RESERVE: Final = 8
@@ -75,6 +76,31 @@ def pod_shape(role: Role, instance: Instance) -> PodShape:
         memory_gib=role.memory_gib or memory_share_gib(instance, gpus),
         hugepages_mib=role.hugepages_mib or 0,
     )
+
+
+def _sidecar(endpoint: Endpoint, role_name: str) -> tuple[int, int]:
+    """CPUs and GiB of the container in front of a server: llm-d's decoders have one."""
+    if endpoint.backend != "llm-d" or role_name != "decode":
+        return 0, 0
+    known = llmd().more["workers"]["sidecar"]
+    return int(known["cpus"]), int(known["memory_gib"])
+
+
+def server_shape(endpoint: Endpoint, role_name: str, instance: Instance) -> PodShape:
+    """Requests of a role's server. Where the file says nothing, a sidecar's are taken off the pod's share of the node."""
+    role = dict(endpoint.roles)[role_name]
+    shape, (cpus, memory_gib) = pod_shape(role, instance), _sidecar(endpoint, role_name)
+    return replace(
+        shape,
+        cpus=role.cpus or max(1, shape.cpus - cpus),
+        memory_gib=role.memory_gib or max(1, shape.memory_gib - memory_gib),
+    )
+
+
+def whole_shape(endpoint: Endpoint, role_name: str, instance: Instance) -> PodShape:
+    """Requests of a role's pods as the scheduler adds them up: the server's and the sidecar's."""
+    shape, (cpus, memory_gib) = server_shape(endpoint, role_name, instance), _sidecar(endpoint, role_name)
+    return replace(shape, cpus=shape.cpus + cpus, memory_gib=shape.memory_gib + memory_gib)
 
 
 def shared_memory_gib(gpus: int) -> int:

@@ -13,7 +13,7 @@ from dpd.catalog.runtime_versions import huge_pages
 from dpd.environment.endpoint import Endpoint, Role
 from dpd.environment.model import SecretKey
 from dpd.sizing.expert_parallel import local_ranks
-from dpd.sizing.pod import PodShape, pod_shape
+from dpd.sizing.pod import PodShape, server_shape
 
 POD_IP: Final = "POD_IP"
 
@@ -61,7 +61,7 @@ def of_role(endpoint: Endpoint, role_name: str, site: Site) -> tuple[Role, PodSh
     instance = site.instance(role.group)
     if instance is None:
         raise ValueError(f"endpoint {endpoint.name!r}: the {role_name} role's group {role.group!r} has no known instance type")
-    return role, pod_shape(role, instance), local_ranks(role, instance)
+    return role, server_shape(endpoint, role_name, instance), local_ranks(role, instance)
 
 
 def server_port(role_name: str) -> int:
