@@ -1,5 +1,7 @@
 """``python -m commands.docs``: write the parts of the docs that are made from the code."""
 
+import inspect
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -8,6 +10,7 @@ from commands import readme
 from commands.rules import families
 from commands.schema import schema_text
 from dpd.environment.descriptions import json_schema
+from dpd.planning.traffic import Traffic
 
 FOLDER: Final = Path(__file__).parent.parent / "docs"
 _MADE: Final = "<!-- Made by `make docs`; do not edit. -->"
@@ -22,12 +25,33 @@ def generated() -> dict[str, str]:
         "environment.schema.json": schema_text(),
         "configuration.md": "\n".join(_configuration()) + "\n",
         "checks.md": "\n".join(_checks()) + "\n",
+        "traffic.schema.json": json.dumps(traffic_schema(), indent=2, ensure_ascii=False) + "\n",
+        "traffic.md": "\n".join(_traffic()) + "\n",
     }
 
 
+def traffic_schema() -> dict[str, Any]:
+    """The JSON Schema of a traffic file."""
+    return json_schema(Traffic, "Traffic file of HyperPod DPD", (Path(str(inspect.getsourcefile(Traffic))),))
+
+
+def _traffic() -> Iterator[str]:
+    yield from (
+        "# The traffic file",
+        "",
+        _MADE,
+        "",
+        "What an endpoint has to serve, for [`dpd plan`](planning.md). [traffic.yaml](traffic.yaml) is an example. Editors complete and",
+        "validate a file that begins with this line:",
+        "",
+        "```yaml",
+        "# yaml-language-server: $schema=../docs/traffic.schema.json",
+        "```",
+    )
+    yield from _reference(traffic_schema(), Traffic.__name__)
+
+
 def _configuration() -> Iterator[str]:
-    schema = json_schema()
-    parts = {_TOP: schema, **schema["$defs"]}
     yield from (
         "# The environment file",
         "",
@@ -44,11 +68,17 @@ def _configuration() -> Iterator[str]:
         "",
         "`dpd init` writes a first file, `dpd check` says all that is wrong with one, and the [table of checks](checks.md) tells why.",
     )
-    for name, places in _places(parts).items():
+    yield from _reference(json_schema(), _TOP)
+
+
+def _reference(schema: dict[str, Any], top: str) -> Iterator[str]:
+    """A section for each part of a file."""
+    parts = {top: schema, **schema["$defs"]}
+    for name, places in _places(parts, top).items():
         yield from _part(name, places, parts[name])
 
 
-def _places(parts: dict[str, Any]) -> dict[str, list[str]]:
+def _places(parts: dict[str, Any], top: str) -> dict[str, list[str]]:
     """Where each part stands in the file, in the order of a reader: the path of every use."""
     found: dict[str, list[str]] = {}
 
@@ -58,7 +88,7 @@ def _places(parts: dict[str, Any]) -> dict[str, list[str]]:
             for inner, mark in _references(field):
                 visit(inner, f"{place}.{key}{mark}" if place else f"{key}{mark}")
 
-    visit(_TOP, "")
+    visit(top, "")
     return found
 
 

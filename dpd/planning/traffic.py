@@ -130,7 +130,7 @@ class Traffic(Part):
     prefix_reuse: PrefixReuse | None = None
     """What prompts have in common. Default: nothing. Not with a trace, whose `hash_ids` say it."""
     requests: Annotated[int, Field(ge=50, le=20_000)] = 400
-    """Requests to draw, or the most to read of a trace. A p99 of 400 requests is the fourth worst."""
+    """Requests to draw, or the most to read of a trace. A p99 of 400 requests is the fifth worst."""
     objectives: Promise = Field(default={}, validate_default=True)
     """What is promised."""
 
