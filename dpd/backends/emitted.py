@@ -151,7 +151,7 @@ def unknown_variable(path: str, name: str, versions: Versions = Versions()) -> I
     if name in known.names("variables") or (software == "lmcache" and key in known.names("keys")):
         return
     if software == "lmcache":
-        renamed = known.tables["aliases"].get(key, {}).get("key")
+        renamed = known.table("aliases").get(key, {}).get("key")
         fix = f"write LMCACHE_{renamed.upper()}" if renamed else known.advice("keys", key).replace(f" {key}", f" {name}")
         fix = re.sub(r"mean ([a-z0-9_]+)\?", lambda found: f"mean LMCACHE_{found[1].upper()}?", fix)
     else:

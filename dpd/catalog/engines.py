@@ -24,6 +24,7 @@ SOFTWARE: Final = {
 Entry = dict[str, Any]
 
 
+@cache
 def version_key(version: str) -> tuple[int, ...]:
     """A version as numbers, to be compared. Anything that is no number counts as 0."""
     return tuple(int(part) if part.isdecimal() else 0 for part in version.removeprefix("v").split("."))
@@ -57,15 +58,18 @@ class Lists:
     software: str
     version: str
     exact: bool
-    tables: dict[str, dict[str, Entry]]
+
+    def table(self, table: str) -> dict[str, Entry]:
+        """Names and entries of a table; empty when the software has no such table."""
+        return _table(self.software, self.version, table)
 
     def names(self, table: str) -> frozenset[str]:
-        """All names of a table; none when the software has no such table."""
-        return frozenset(self.tables.get(table, ()))
+        """All names of a table."""
+        return frozenset(self.table(table))
 
     def flag(self, name: str, table: str = "flags") -> Flag | None:
         """One flag by its long form, or ``None``."""
-        entry = self.tables.get(table, {}).get(name)
+        entry = self.table(table).get(name)
         if entry is None:
             return None
         given: dict[str, Any] = {
@@ -75,12 +79,12 @@ class Lists:
 
     def config(self, name: str) -> dict[str, Flag]:
         """Fields of a class that is given as JSON; empty for one that is not known."""
-        found = (key for key in self.tables.get("configs", ()) if key.startswith(f"{name}."))
+        found = (key for key in self.table("configs") if key.startswith(f"{name}."))
         return {key.partition(".")[2]: flag for key in found if (flag := self.flag(key, "configs"))}
 
     def keys(self, table: str, name: str) -> frozenset[str]:
         """Keys that a connector or a tier reads."""
-        return frozenset(self.tables.get(table, {}).get(name, {}).get("keys", ()))
+        return frozenset(self.table(table).get(name, {}).get("keys", ()))
 
     @property
     def title(self) -> str:
@@ -100,7 +104,7 @@ class Lists:
 
     def exports(self, series: str) -> bool:
         """Whether a series, with the endings that Prometheus adds, is of a metric family that the software exports."""
-        return any(name in self.tables.get("metrics", {}) for name in families(series))
+        return any(name in self.table("metrics") for name in families(series))
 
 
 _ENDINGS: Final = ("_total", "_bucket", "_sum", "_count", "_created", "_info")
@@ -122,21 +126,21 @@ class Engine:
 
     def tables(self, version: str) -> dict[str, dict[str, Entry]]:
         """The lists of one of the known versions."""
+        return {table: self.table(version, table) for table in self.histories}
+
+    def table(self, version: str, table: str) -> dict[str, Entry]:
+        """One table of a version; with an empty version every name that any has, with its newest entry."""
         wanted = version_key(version)
-        return {table: dict(_at(names, wanted)) for table, names in self.histories.items()}
+        found = {}
+        for name, history in self.histories.get(table, {}).items():
+            entries = [entry for since, entry in history.items() if (version_key(since) <= wanted if version else entry is not None)]
+            if entries and entries[-1] is not None:
+                found[name] = entries[-1]
+        return found
 
     def since(self, table: str, name: str) -> tuple[tuple[str, bool], ...]:
         """In which versions a name came (true) and went (false), as far as they are known; oldest first."""
         return tuple((version, entry is not None) for version, entry in self.histories.get(table, {}).get(name, {}).items())
-
-
-def _at(names: dict[str, dict[str, Entry | None]], wanted: tuple[int, ...]) -> list[tuple[str, Entry]]:
-    found = []
-    for name, history in names.items():
-        entries = [entry for version, entry in history.items() if version_key(version) <= wanted]
-        if entries and entries[-1] is not None:
-            found.append((name, entries[-1]))
-    return found
 
 
 @cache
@@ -166,14 +170,13 @@ def _named(names: list[str] | dict[str, Entry]) -> list[tuple[str, Entry]]:
 
 
 @cache
+def _table(software: str, version: str, table: str) -> dict[str, Entry]:
+    return engine(software).table(version, table)
+
+
 def any_version(software: str) -> Lists:
     """Every name that any known version has, with its newest entry: for software whose version nobody has stated."""
-    histories = engine(software).histories
-    newest = {
-        table: {name: [entry for entry in history.values() if entry is not None][-1] for name, history in names.items()}
-        for table, names in histories.items()
-    }
-    return Lists(software, "", exact=False, tables=newest)
+    return Lists(software, "", exact=False)
 
 
 @cache
@@ -184,4 +187,4 @@ def lists(software: str, version: str = "") -> Lists:
     wanted = version_key(version) if version else version_key(order[-1])
     older = [item for item in order if version_key(item) <= wanted]
     chosen = older[-1] if older else order[0]
-    return Lists(software, chosen, exact=version_key(chosen) == wanted, tables=known.tables(chosen))
+    return Lists(software, chosen, exact=version_key(chosen) == wanted)

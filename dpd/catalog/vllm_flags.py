@@ -10,7 +10,7 @@ from dpd.catalog.tables import yaml_table
 @cache
 def short_forms() -> dict[str, str]:
     """Short forms of any known version, with the flag that they stand for."""
-    flags = any_version("vllm").tables["flags"]
+    flags = any_version("vllm").table("flags")
     return {short: name for name, entry in flags.items() for short in entry.get("short", ())}
 
 
