@@ -1,7 +1,7 @@
 """Rules about the worker pods of llm-d, on the objects that reach the API server, and on the nodes that a file gives them."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -10,7 +10,7 @@ from dpd.backends.llmd.placement import ZONE
 from dpd.backends.workload import EFA, GPU, HEALTH_PATH, MODELS_PATH
 from dpd.catalog.llmd import llmd
 from dpd.catalog.runtime_versions import huge_pages
-from dpd.checks.manifests import Groups, Object, family, manifest_check, pods, templates, where
+from dpd.checks.manifests import Groups, Object, Objects, family, manifest_check, pods, templates, where
 from dpd.checks.registry import Context, Problem, check
 from dpd.environment.environment import Environment
 from dpd.finding import Level
@@ -81,8 +81,12 @@ class Worker:
         return next((container for container in beside if container.get("name") == name), {})
 
 
-def workers(manifests: Sequence[Object]) -> Iterator[Worker]:
+def workers(manifests: Sequence[Object]) -> Iterable[Worker]:
     """Every worker of llm-d among some objects."""
+    return manifests.once(_read_workers) if isinstance(manifests, Objects) else _read_workers(manifests)
+
+
+def _read_workers(manifests: Sequence[Object]) -> Iterator[Worker]:
     for body in manifests:
         read = {pod.path: pod for pod in pods(body) if pod.peers and body.get("kind") != "InferenceEndpointConfig"}
         for path, template in templates(body):
@@ -330,19 +334,19 @@ def probes(manifests: Sequence[Object], groups: Groups) -> Iterator[Problem]:  #
 )  # fmt: skip
 def rollout(manifests: Sequence[Object], groups: Groups) -> Iterator[Problem]:  # noqa: ARG001
     """Ask Deployments for a surge that somebody chose, and for patience."""
-    for body in manifests:
-        for worker in workers([body]) if body.get("kind") == "Deployment" else ():
-            spec = _mapping(body.get("spec"))
+    patient = {where(body): _mapping(body.get("spec")) for body in manifests if body.get("kind") == "Deployment"}
+    for worker in workers(manifests):
+        if (spec := patient.get(worker.path)) is not None:
             strategy = _mapping(spec.get("strategy"))
             if strategy.get("type") != "Recreate" and not isinstance(_mapping(strategy.get("rollingUpdate")).get("maxSurge"), int):
-                yield Problem(f"{where(body)}: spec.strategy", "starts extra pods that nobody has counted", "write maxSurge: 0", limit="0")
+                yield Problem(f"{worker.path}: spec.strategy", "starts extra pods that nobody has counted", "write maxSurge: 0", limit="0")
             startup = worker.probe("startup")
             budget = int(startup.get("periodSeconds", 10)) * int(startup.get("failureThreshold", 3))
             patience = int(spec.get("progressDeadlineSeconds", _PATIENCE_SECONDS))
             if patience < budget:
                 message = f"is over before a pod has started, which may take {budget} seconds"
                 yield Problem(
-                    f"{where(body)}: spec.progressDeadlineSeconds", message, f"write {budget} or more", patience, f"{budget} or more"
+                    f"{worker.path}: spec.progressDeadlineSeconds", message, f"write {budget} or more", patience, f"{budget} or more"
                 )
 
 

@@ -67,6 +67,17 @@ class Pod:
         return group or find(self.node_selector.get(INSTANCE_TYPE_LABEL, ""))
 
 
+class Objects(tuple[Object, ...]):
+    """All objects that rules look at. What several rules want to know of them is found out once."""
+
+    def once(self, reader: Callable[[Sequence[Object]], Iterable[Any]]) -> tuple[Any, ...]:
+        """What a reader finds in them."""
+        known: dict[Any, tuple[Any, ...]] = self.__dict__
+        if reader not in known:
+            known[reader] = tuple(reader(self))
+        return known[reader]
+
+
 def where(body: Object) -> str:
     """How a finding names an object: ``Kind namespace/name``."""
     metadata = _mapping(body.get("metadata"))
@@ -215,7 +226,8 @@ def instance_groups(site: Site) -> dict[str, Instance]:
 def run_manifests(manifests: Sequence[Object], groups: Groups) -> list[Finding]:
     """Every finding about rendered objects. ``groups`` maps instance groups to what their nodes carry."""
     declared = {known.id: known for known in registry.checks() if known.id in _RULES}
-    return in_order([declared[id_].finding(problem) for id_, rule in _RULES.items() for problem in rule(manifests, groups)])
+    bodies = Objects(manifests)
+    return in_order([declared[id_].finding(problem) for id_, rule in _RULES.items() for problem in rule(bodies, groups)])
 
 
 def beyond_checks(environment: Environment, manifests: Sequence[Object]) -> list[Finding]:
@@ -232,7 +244,11 @@ def beyond_checks(environment: Environment, manifests: Sequence[Object]) -> list
     return [finding for finding in run_manifests(manifests, groups) if (finding.id, finding.path, finding.message) not in said]
 
 
-def _all_pods(manifests: Sequence[Object]) -> Iterator[Pod]:
+def _all_pods(manifests: Sequence[Object]) -> Iterable[Pod]:
+    return manifests.once(_read_pods) if isinstance(manifests, Objects) else _read_pods(manifests)
+
+
+def _read_pods(manifests: Sequence[Object]) -> Iterator[Pod]:
     for body in manifests:
         yield from pods(body)
 
