@@ -10,6 +10,7 @@ from dpd.checks.registry import Context, Problem, check
 from dpd.environment.environment import Environment
 from dpd.finding import Level
 from dpd.sizing.buffer import FEWEST_IN_FLIGHT, Buffer
+from dpd.sizing.expert_parallel import expert_bytes, expert_parallel_size
 from dpd.sizing.fleet import RoleOnGpus, roles, roles_on_gpus
 from dpd.sizing.memory import GIB, GpuBudget, gpu_budget, kv_bytes_per_rank
 from dpd.sizing.parallel import usable_tensor_parallel
@@ -36,8 +37,14 @@ def _share_text(it: RoleOnGpus, budget: GpuBudget) -> str:
 
 
 def _weights_text(it: RoleOnGpus, budget: GpuBudget) -> str:
-    total, ranks = it.placed.endpoint.model.shape.weight_bytes / GIB, it.placed.role.tensor_parallel
-    return f"weights {total:.1f} / {ranks} = {budget.weights_gib:.1f} GiB"
+    model, role = it.placed.endpoint.model.shape, it.placed.role
+    if role.expert_parallel is None:
+        return f"weights {model.weight_bytes / GIB:.1f} / {role.tensor_parallel} = {budget.weights_gib:.1f} GiB"
+    experts, gpus = expert_bytes(model) / GIB, expert_parallel_size(role, it.instance)
+    return (
+        f"weights {model.weight_bytes / GIB - experts:.1f} / {role.tensor_parallel} + experts {experts:.1f} / {gpus} = "
+        f"{budget.weights_gib:.1f} GiB"
+    )
 
 
 def _fits(budget: GpuBudget) -> bool:
@@ -45,7 +52,14 @@ def _fits(budget: GpuBudget) -> bool:
 
 
 def _more_memory(it: RoleOnGpus, budget: GpuBudget) -> str:
-    """What would give the weights room: more ranks of the same node, else larger GPUs."""
+    """What would give the weights room: more ranks of the same node or more nodes of the group, else larger GPUs."""
+    wide, model = it.placed.role.expert_parallel, it.placed.endpoint.model.shape
+    if wide:
+        alone = (model.weight_bytes - expert_bytes(model)) / it.placed.role.tensor_parallel / GIB
+        room = budget.share_gib - budget.activation_gib - alone
+        if room > 0:
+            gpus = expert_bytes(model) / GIB / room
+            return f"set expert_parallel.nodes: {math.floor(gpus / it.instance.gpus) + 1}"
     weights = budget.weights_gib * it.placed.role.tensor_parallel
     for ranks in usable_tensor_parallel(it.placed.endpoint.model.shape, it.instance.gpus):
         if ranks > it.placed.role.tensor_parallel and weights / ranks + budget.activation_gib < budget.share_gib:

@@ -107,3 +107,14 @@ def test_ranks_beyond_the_ports_of_a_pool(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_the_example_of_the_guide_has_nothing_wrong() -> None:
     assert not [finding for finding in findings(example=WIDE) if finding.stops]
+
+
+def test_weights_of_a_group_are_summed_up_and_the_nodes_they_need() -> None:
+    small = {"cluster.groups.decode.instance_type": "ml.p5.48xlarge"}
+    [finding] = findings(small, id="MEM001", example=WIDE)
+    assert "weights 32.3 / 1 + experts 609.0 / 16 = 70.4 GiB + 4 GiB for activations = 74.4 GiB" in finding.message
+    nodes = int(finding.fix.split(":")[1].split(",")[0])
+    enough = {**small, DECODE + ".expert_parallel.nodes": nodes, "cluster.groups.decode.count": nodes}
+    assert not findings(enough, id="MEM001", example=WIDE)
+    few = {**small, DECODE + ".expert_parallel.nodes": nodes - 1, "cluster.groups.decode.count": nodes - 1}
+    assert findings(few, id="MEM001", example=WIDE)
