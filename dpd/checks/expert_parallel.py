@@ -118,7 +118,7 @@ def _even(environment: Environment, _: Context) -> Iterator[Problem]:
 
 
 @check(
-    "EXP005", "A pool has a port for every rank, and the same ports for both roles",
+    "EXP005", "A pool has a port for every rank, and best the same ports for both roles",
     why="Each rank is a server on a port of its own, and the router's pool is one list of at most eight ports for all of its pods. A rank "
         "without a port gets no request; a port without a rank refuses every request that is sent to it.",
     link=_POOL,
@@ -139,9 +139,13 @@ def _ports(environment: Environment, _: Context) -> Iterator[Problem]:
                 yield Problem(f"{it.placed.path}.tensor_parallel", message, fix, it.placed.role.tensor_parallel, f"{most} ports")
         if len(set(ranks.values())) > 1:
             it = both["decode"]
-            message = f"a prefill pod has {ranks['prefill']} ranks, a decode pod {ranks['decode']}; the pool lists the same ports for both"
-            fix = "give both roles expert_parallel and the same tensor_parallel on nodes with as many GPUs"
-            yield Problem(f"{it.placed.path}.expert_parallel", message, fix, limit=f"{ranks['prefill']} ranks in a pod")
+            message = (
+                f"a prefill pod has {ranks['prefill']} ranks, a decode pod {ranks['decode']}; the pool lists the same ports for both, "
+                "and an annotation of the pods that have fewer is all that keeps requests from closed ones"
+            )
+            fix = "give both roles expert_parallel and the same tensor_parallel on nodes with as many GPUs, or acknowledge this"
+            limit = f"{ranks['prefill']} ranks in a pod"
+            yield Problem(f"{it.placed.path}.expert_parallel", message, fix, limit=limit, level=Level.WARNING)
 
 
 @check(

@@ -25,6 +25,7 @@ _BYTES_PER_TOKEN: Final = 4
 """The picker without a tokenizer takes so many bytes of text for a token."""
 _BUFFER_BYTES: Final = 1 << 20
 _STREAMS: Final = 256
+_LEAST_FAILURE: Final = 500
 _TYPES: Final = "type.googleapis.com/envoy."
 Config = dict[str, Any]
 
@@ -97,7 +98,9 @@ def _inference(endpoint: Endpoint) -> Config:
         "name": "inference",
         "address": _address(_EVERYWHERE, llmd().ports["envoy"]),
         "per_connection_buffer_limit_bytes": _BUFFER_BYTES,
-        "filter_chains": [{"filters": [_http("inference", _routes(route), filters, stream_idle_timeout=silence)]}],
+        "filter_chains": [
+            {"filters": [_http("inference", _routes(route), filters, stream_idle_timeout=silence, access_log=[_failures()])]}
+        ],
     }
 
 
@@ -125,6 +128,27 @@ def _http(name: str, routes: Config, filters: list[Config], **more: Any) -> Conf
             ],
             **more,
         ),
+    }
+
+
+def _failures() -> Config:
+    """A line on standard output for every answer from 500 on: who failed whom, without what was asked."""
+    what = {
+        "time": "%START_TIME%",
+        "method": "%REQ(:METHOD)%",
+        "code": "%RESPONSE_CODE%",
+        "flags": "%RESPONSE_FLAGS%",
+        "details": "%RESPONSE_CODE_DETAILS%",
+        "worker": "%UPSTREAM_HOST%",
+        "prefiller": f"%REQ({_headers().prefiller})%",
+        "milliseconds": "%DURATION%",
+        "request": "%REQ(x-request-id)%",
+    }
+    least = {"default_value": _LEAST_FAILURE, "runtime_key": "dpd.least_logged_status"}
+    return {
+        "name": "envoy.access_loggers.stdout",
+        "filter": {"status_code_filter": {"comparison": {"op": "GE", "value": least}}},
+        "typed_config": _typed("extensions.access_loggers.stream.v3.StdoutAccessLog", log_format={"json_format": what}),
     }
 
 

@@ -5,7 +5,7 @@ from typing import Any, Final
 import yaml
 
 from dpd.backends.llmd.picker import POOL_GROUP
-from dpd.backends.llmd.strategies import target_ports
+from dpd.backends.llmd.ports import target_ports
 from dpd.backends.site import Site
 from dpd.catalog.llmd import llmd
 from dpd.environment.endpoint import Endpoint, Gateway

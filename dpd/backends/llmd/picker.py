@@ -8,8 +8,9 @@ import yaml
 from dpd.backends.llmd.engine import FieldRef
 from dpd.backends.llmd.envoy import READY_PATH, guard, guards, proxy
 from dpd.backends.llmd.pod import variable
+from dpd.backends.llmd.ports import target_ports
 from dpd.backends.llmd.router_pod import amounts, placement, pod_security, security
-from dpd.backends.llmd.strategies import Picking, picking, target_ports
+from dpd.backends.llmd.strategies import Picking, picking
 from dpd.backends.llmd.tokenizer import tokenizer
 from dpd.backends.site import Site
 from dpd.catalog.llmd import llmd

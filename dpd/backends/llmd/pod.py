@@ -4,6 +4,7 @@ from typing import Any, Final
 
 from dpd.backends.llmd.engine import FieldRef, Value, drain_seconds, engine, of_role
 from dpd.backends.llmd.placement import affinity, node_selector, tolerations
+from dpd.backends.llmd.ports import active_ports
 from dpd.backends.llmd.tiers import tiers
 from dpd.backends.llmd.weights import weights
 from dpd.backends.site import Site
@@ -26,8 +27,9 @@ def template(endpoint: Endpoint, role_name: str, site: Site) -> dict[str, Any]:
     names = LlmdNames.of(endpoint)
     shared = {"medium": "Memory", "sizeLimit": f"{shared_memory_gib(shape.gpus) + tier.shm_gib}Gi"}
     caches: dict[str, str] = llmd().more["workers"]["caches"]
+    served = active_ports(endpoint, role_name, site)
     return {
-        "metadata": {"labels": names.labels(role_name)},
+        "metadata": {"labels": names.labels(role_name), **({"annotations": served} if served else {})},
         "spec": {
             "serviceAccountName": names.service_account,
             "automountServiceAccountToken": False,

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from dpd.backends.llmd.strategies import active_ports, target_ports
+from dpd.backends.llmd.pod import template
+from dpd.backends.llmd.ports import active_ports, target_ports
 from dpd.catalog.llmd_plugins import pinned, plugins
 from tests.backends.llmd.objects import argument
 from tests.backends.llmd.routers import GATEWAY, MOE, ROUTING, E, chosen, given
@@ -187,9 +188,12 @@ def test_one_port_for_each_rank() -> None:
 def test_a_role_with_fewer_ranks_says_on_which_ports_it_serves() -> None:
     """https://github.com/llm-d/llm-d/pull/2488."""
     changes = {key: value for key, value in MOE.items() if not key.startswith(E + "prefill.expert")} | {E + "prefill.tensor_parallel": 8}
-    assert active_ports(*(given(changes)[0], "prefill", given(changes)[1])) == {"llm-d.ai/active-ports": "8000"}
-    assert active_ports(*(given(changes)[0], "decode", given(changes)[1])) == {}
-    assert active_ports(*(given()[0], "prefill", given()[1])) == {}
+    endpoint, site = given(changes)
+    assert active_ports(endpoint, "prefill", site) == {"llm-d.ai/active-ports": "8000"}
+    assert active_ports(endpoint, "decode", site) == {}
+    assert template(endpoint, "prefill", site)["metadata"]["annotations"] == {"llm-d.ai/active-ports": "8000"}
+    assert "annotations" not in template(endpoint, "decode", site)["metadata"]
+    assert active_ports(given()[0], "prefill", given()[1]) == {}
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
