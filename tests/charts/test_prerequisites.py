@@ -195,7 +195,7 @@ def test_the_health_agent_stays_whatever_the_taint() -> None:
 
 
 def test_no_pod_that_serves_bears_the_mark_of_an_unhealthy_node() -> None:
-    for manifest in render(environment()).manifests():
+    for manifest in chain.from_iterable(render(environment()).endpoints.values()):
         assert NODE_HEALTH_TAINT not in to_yaml(manifest)
 
 
@@ -239,7 +239,7 @@ def test_a_region_without_an_agents_image_serves_those_who_need_none_of_it() -> 
 
 def test_a_mirror_replaces_the_repository_and_not_the_version() -> None:
     mirror = "111122223333.dkr.ecr.mx-central-1.amazonaws.com"
-    names = node_agents.names()
+    names = [name for name in node_agents.names() if name != node_agents.EFA_COUNTERS]
     manifests = prerequisites(region="mx-central-1", groups=GPU, repositories={name: f"{mirror}/{name}" for name in names})
     images = [image(manifest.body) for manifest in manifests if manifest.kind == "DaemonSet"]
     assert sorted(images) == sorted(f"{mirror}/{name}:{node_agents.find(name).tag}" for name in names)

@@ -9,10 +9,10 @@ import botocore.session
 import pytest
 from health_gate import handler
 
-from charts.gate import gate_readers
+from charts.gate import gate_objects
 from dpd.environment.environment import Environment
 from dpd.gate.digest import digest
-from dpd.gate.spec import PLACEHOLDERS, document, filled
+from dpd.gate.spec import PLACEHOLDERS, document, filled, named_values, text
 from tests.gate.deployment import CHANGES, GROUP, LUSTRE, deployed
 from tests.lambdas.health_gate.engine import PREFILL_IP
 from tests.lambdas.health_gate.world import World
@@ -55,7 +55,8 @@ def gone_through(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
         "Stacks": [{"StackName": asked["StackName"], "CreationTime": 0, "StackStatus": "UPDATE_IN_PROGRESS"}]
     }
     spec = document(deployed_environment())
-    properties = {"Spec": filled(spec, VALUES), "Digest": digest(deployed_environment())}
+    world.aws.stored["spec.json"] = text(spec).encode()
+    properties = {"SpecUri": "s3://assets/spec.json", "Values": named_values(spec, VALUES), "Digest": digest(deployed_environment())}
     event: dict[str, Any] = {
         "RequestType": "Update", "StackId": "arn:stack", "PhysicalResourceId": "health-gate-dpd-dev", "ResourceProperties": properties,
     }  # fmt: skip
@@ -99,7 +100,7 @@ def test_only_what_knows_no_resource_is_allowed_on_all() -> None:
 
 def granted() -> set[Right]:
     rights = set()
-    for manifest in gate_readers(deployed_environment()):
+    for manifest in gate_objects(deployed_environment()):
         for rule in manifest.body.get("rules", ()):
             for group in rule["apiGroups"]:
                 for resource in rule["resources"]:
@@ -124,7 +125,12 @@ def used(path: str, method: str) -> Right:
 
 def test_the_group_may_read_what_a_run_reads_and_nothing_else(gone_through: World) -> None:
     direct = {used(path, "GET") for path, _ in gone_through.requests if "/proxy" not in path}
-    proxied = {(namespace, "", "pods/proxy", verb) for namespace in ("llm", "hyperpod-inference-system") for verb in ("get", "create")}
+    proxied = {
+        ("llm", "", "pods/proxy", "get"),
+        ("llm", "", "pods/proxy", "create"),
+        ("dpd-gate", "", "pods/proxy", "get"),
+        ("hyperpod-inference-system", "", "services/proxy", "create"),
+    }
     # Listed although the webhooks of this world are all the operator's.
     certificates = {("cert-manager", "discovery.k8s.io", "endpointslices", "list")}
     logs = {("llm", "", "pods/log", "get"), ("hyperpod-inference-system", "", "pods/log", "get")}
@@ -143,6 +149,8 @@ def test_over_the_proxy_it_needs_no_other_right(world: World) -> None:
     assert not report.open, report.table()
     verbs = {("POST" if "Content-Length" in headers else "GET") for path, headers in world.requests if "/proxy" in path}
     assert verbs == {"GET", "POST"}
+    named = {"http:chat-llm-routing-service:443"}
+    assert {path.partition("/proxy")[0].rpartition("/")[2] for path, _ in world.requests if "/services/" in path} == named
     for path, headers in world.requests:
         right = used(path, "POST" if "Content-Length" in headers else "GET")
         assert right in granted(), path
@@ -151,17 +159,18 @@ def test_over_the_proxy_it_needs_no_other_right(world: World) -> None:
 def test_named_objects_are_named() -> None:
     rules = {
         (manifest.namespace, resource): rule.get("resourceNames")
-        for manifest in gate_readers(deployed_environment())
+        for manifest in gate_objects(deployed_environment())
         for rule in manifest.body.get("rules", ())
         for resource in rule["resources"]
     }
     assert rules["", "namespaces"] == ["kube-system"]
     assert rules["", "customresourcedefinitions"] == ["inferenceendpointconfigs.inference.sagemaker.aws.amazon.com"]
     assert rules["llm", "inferenceendpointconfigs"] == ["chat"]
+    assert rules["hyperpod-inference-system", "services/proxy"] == ["http:chat-llm-routing-service:443"]
 
 
 def test_no_secret_and_no_wildcard_is_in_any_rule() -> None:
-    text = json.dumps([manifest.body.get("rules", []) for manifest in gate_readers(deployed_environment())])
+    text = json.dumps([manifest.body.get("rules", []) for manifest in gate_objects(deployed_environment())])
     assert "*" not in text
     assert "secrets" not in text
     assert PREFILL_IP not in text

@@ -1,22 +1,26 @@
 """The gate's spec of an environment is one that the gate can read, and says of the backend what only the backend knows."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from health_gate.cluster import _knows
-from health_gate.spec import Spec
+from health_gate.spec import Series, Spec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from charts.gate import gate_objects
+from dpd.backends.backend import backend
+from dpd.backends.signs import DecisionSigns, ObjectSigns, PodSigns, Signs
 from dpd.backends.site import LUSTRE_FILE_SYSTEM_ID
 from dpd.catalog.instances import find
 from dpd.catalog.operator import operator
 from dpd.environment.environment import Environment
 from dpd.environment.load import load
-from dpd.gate.spec import EFA_SECURITY_GROUP_ID, KEY_ARN, PLACEHOLDERS, TOPIC_ARN, document, filled, without_reports
+from dpd.gate.spec import EFA_SECURITY_GROUP_ID, KEY_ARN, PLACEHOLDERS, TOPIC_ARN, document, filled, without_reports, worker_ports
 from dpd.sizing.startup import GATE_LOOK_SECONDS, GATE_RUN_SECONDS, gate_wait_seconds, longest_gate_wait_seconds
 from dpd.sizing.transfer import kv_floor_gb_per_second
 from tests.support import ROOT, environment
@@ -168,7 +172,8 @@ LINES = {
 @pytest.mark.parametrize("name", LINES)
 def test_the_lines_of_the_guide_are_recognised(name: str) -> None:
     line, groups = LINES[name]
-    pattern = getattr(spec().endpoints[0].logs, name)
+    (endpoint,) = spec().endpoints
+    pattern = endpoint.pods[name.partition("_")[0]].role_log if name.endswith("_role") else getattr(endpoint.logs, name)
     found = re.search(pattern, f"2026-11-29 INFO {line}")
     assert found is not None
     assert found.groupdict() == groups
@@ -221,6 +226,100 @@ def test_only_backends_know_the_operator() -> None:
     words = [operator().role_label, operator().router_container, "pd_role", "InferenceEndpointConfig", "sidecar"]
     for file in (ROOT / "dpd" / "gate").glob("*.py"):
         assert not [word for word in words if word in file.read_text(encoding="utf-8")], file.name
+
+
+SETTINGS = [
+    ("""arg --kv-transfer-config\narg {"kv_connector": "LMCacheConnectorV1", "kv_role": "kv_producer"}""", "prefill"),
+    ("arg --kv-transfer-config.kv_role=kv_producer", "prefill"),
+    ("""arg {"kv_connector":"LMCacheConnectorV1","kv_role":"kv_consumer"}""", "decode"),
+    ("env LMCACHE_PD_ROLE=sender", "prefill"),
+    ("env LMCACHE_PD_ROLE=receiver", "decode"),
+    ("env LMCACHE_EXTRA={'pd_role': 'receiver'}", "decode"),
+    ("arg --kv-transfer-config\narg {'kv_role': 'kv_both'}\nenv PD_BUFFER_SIZE=8589934592", None),
+]
+
+
+@pytest.mark.parametrize(("settings", "role"), SETTINGS)
+def test_settings_show_the_side_of_the_transfer(settings: str, role: str | None) -> None:
+    pods = spec().endpoints[0].pods
+    found = [name for name in ("prefill", "decode") if re.search(pods[name].role_settings, settings)]
+    assert found == ([role] if role else [])
+
+
+def test_the_operator_s_label_shows_the_role() -> None:
+    pods = spec().endpoints[0].pods
+    for name in ("prefill", "decode"):
+        key, _, value = pods[name].role_label.partition("=")
+        assert pods[name].labels == {key: value}
+        assert value == name
+
+
+# --- EFA's own counters
+
+
+def test_the_gate_reads_the_exporter_that_is_deployed() -> None:
+    wire = spec().endpoints[0].wire
+    assert wire is not None
+    (daemon,) = [manifest.body for manifest in gate_objects(environment()) if manifest.kind == "DaemonSet"]
+    template = daemon["spec"]["template"]
+    assert wire.namespace == daemon["metadata"]["namespace"]
+    assert wire.labels.items() <= template["metadata"]["labels"].items()
+    (container,) = template["spec"]["containers"]
+    assert str(wire.port) in container["command"]
+    assert {wire.sent, wire.received, wire.rdma_written} == {f"node_amazonefa_{name}_bytes" for name in ("tx", "rx", "rdma_write")}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"gate.efa_counters": False},
+        {"gate.deploy": False},
+        {"endpoints[0].decode.efa_devices": 0},
+        {"endpoints": []},
+    ],
+    ids=["off", "no gate", "no EFA", "no endpoint"],
+)
+def test_without_an_exporter_none_is_looked_for(changes: dict[str, Any]) -> None:
+    assert [endpoint.wire for endpoint in spec(changes).endpoints if endpoint.wire] == []
+    assert not [manifest for manifest in gate_objects(environment(changes)) if manifest.kind == "DaemonSet"]
+
+
+# --- a backend that has less
+
+BARE = Signs(
+    path="v1/completions",
+    pods={
+        "prefill": PodSigns("ns", "p-", "c", 1, 1, 8000, role_label="role=prefill"),
+        "decode": PodSigns("ns", "d-", "c", 1, 2, 8200, efa=4, role_label="role=decode"),
+        "router": PodSigns("ns", "r-", "envoy", 1, 1, 8081, service="chat", service_port=80),
+        "picker": PodSigns("ns", "e-", "epp", 1, 1, 9090),
+    },
+    characters_per_token=4,
+    chunk_tokens=128,
+    resources=(ObjectSigns("apps", "v1", "deployments", "d", "status.conditions[type=Progressing].reason", "NewReplicaSetAvailable"),),
+    decisions=DecisionSigns("picker", ('a_total{decision_type="prefill-decode"}',), ('a_total{decision_type="decode-only"}',)),
+    series={"failures": ("vllm:nixl_num_failed_transfers_total",)},
+)
+
+
+def test_what_a_backend_does_not_have_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = replace(backend("operator"), namespace="", signs=lambda *_: BARE)
+    monkeypatch.setattr("dpd.gate.spec.backend", lambda _: known)
+    whole = document(environment())
+    assert worker_ports(whole) == (8000, 8081, 8200, 9090, 9109)
+    made = Spec.parse(filled(whole, VALUES))
+    (endpoint,) = made.endpoints
+    assert (made.definitions, made.webhook_namespaces) == ((), ("cert-manager",))
+    assert (endpoint.logs.decision, endpoint.logs.retrieved, endpoint.patterns, endpoint.remedies) == ("", "", (), {})
+    assert [resource.label for resource in endpoint.resources] == ["deployments/d"]
+    assert endpoint.decisions is not None
+    assert endpoint.series.failures == ("vllm:nixl_num_failed_transfers_total",)
+    assert endpoint.series.requests == Series().requests
+    rules = {manifest.namespace: manifest.body["rules"] for manifest in gate_objects(environment()) if manifest.kind == "Role"}
+    said = {(rule["resources"][0], *rule.get("resourceNames", ())): rule["verbs"] for rule in rules["ns"]}
+    assert said["services/proxy", "http:chat:80"] == ["create"]
+    assert said[("pods/proxy",)] == ["get", "create"]
+    assert {rule["resources"][0]: rule.get("resourceNames") for rule in rules["inference"]} == {"deployments": ["d"]}
 
 
 # --- floor and deadlines

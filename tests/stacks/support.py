@@ -66,6 +66,8 @@ class Assembly:
     """Look-ups that CDK would have made."""
     files: tuple[str, ...]
     """Names of all files of the assembly."""
+    documents: Mapping[str, str]
+    """JSON files that are uploaded, by the name of their object."""
 
 
 def synthesized(build: Builder, changes: Mapping[str, Any] | None = None, *, name: str = "dev") -> Assembly:
@@ -109,4 +111,5 @@ def _read(folder: Path) -> Assembly:
                 metadata = {**metadata, **json.loads((file.parent / extra).read_text(encoding="utf-8"))}
             warnings += [entry["data"] for entries in metadata.values() for entry in entries if entry["type"] == "aws:cdk:warning"]
     files = tuple(sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()))
-    return Assembly(templates, stacks, tuple(warnings), tuple(missing), files)
+    documents = {path.name.removeprefix("asset."): path.read_text(encoding="utf-8") for path in folder.rglob("asset.*.json")}
+    return Assembly(templates, stacks, tuple(warnings), tuple(missing), files, documents)

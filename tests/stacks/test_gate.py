@@ -1,6 +1,7 @@
 """The gate's stack: when it runs, how long it waits, whom it reaches, who hears of it."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from health_gate.spec import Spec
 from tests.stacks.conftest import changed
 from tests.stacks.support import Template
 from tests.stacks.test_addons import joined
+from tests.support import environment
 
 FRAMEWORK = "framework"
 
@@ -21,6 +23,16 @@ def proven(changes: dict[str, Any] | None = None) -> dict[str, Any]:
     return gate(changes).one("Custom::DpdHealthGate")
 
 
+def read(event: Mapping[str, Any], changes: dict[str, Any] | None = None) -> Spec:
+    """The spec that the gate reads for an event, which names an object and values for its marks."""
+    text = changed(changes).documents[event["SpecUri"].rpartition("/")[2]]
+    for name, value in event["Values"].items():
+        assert f"${{{name}}}" in text
+        text = text.replace(f"${{{name}}}", joined(value))
+    assert "${" not in text
+    return Spec.parse(text)
+
+
 def ours(template: Template) -> dict[str, dict[str, Any]]:
     """Our own functions by what they handle."""
     functions = [function for id_, function in template.of("AWS::Lambda::Function").items() if FRAMEWORK not in id_]
@@ -28,17 +40,37 @@ def ours(template: Template) -> dict[str, dict[str, Any]]:
 
 
 def test_the_gate_reads_the_spec_that_it_is_given() -> None:
-    spec = Spec.parse(joined(proven()["Spec"]))
+    spec = read(proven())
     assert spec.security_groups == ("REF",)
     assert spec.lustre is not None
     assert spec.lustre.file_system_id == "REF"
     assert spec.reports.topic_arn
-    assert set(proven()) == {"ServiceToken", "ServiceTimeout", "Spec", "Digest"}
+    assert set(proven()) == {"ServiceToken", "ServiceTimeout", "SpecUri", "Values", "Digest"}
+
+
+def test_the_gate_may_read_its_own_spec_and_no_other_object() -> None:
+    template = gate()
+    bucket, _, key = proven()["SpecUri"].removeprefix("s3://").partition("/")
+    role = json.dumps(template.resources["Role"]["Properties"]["Policies"])
+    assert f'"s3:GetObject"], "Resource": ["arn:aws:s3:::{bucket}/{key}"]' in role
+    assert role.count("s3:GetObject") == 1
+
+
+def test_events_and_template_do_not_grow_with_the_endpoints() -> None:
+    """Step Functions and the scheduler hand on at most 256 KiB, and a template may have 1 MB."""
+    shipped = environment().endpoints[0].model_dump(mode="json", exclude_unset=True)
+    many = {"endpoints": [{**shipped, "name": f"llama-{number}"} for number in range(60)]}
+    spec = read(proven(many), many)
+    assert len(spec.endpoints) == 60
+    assert max(map(len, changed(many).documents.values())) > 150_000
+    assert len(json.dumps(proven(many))) == len(json.dumps(proven()))
+    (small,), (large,) = (gate(each).properties("AWS::Scheduler::Schedule") for each in (None, many))
+    assert len(json.dumps(small)) == len(json.dumps(large)) < 4096
 
 
 def test_time_runs_out_for_the_gate_first_and_for_cloudformation_last() -> None:
     template = gate()
-    spec = Spec.parse(joined(proven()["Spec"]))
+    spec = read(proven())
     assert int(proven()["ServiceTimeout"]) == 3600
     machine = json.loads(joined(template.one("AWS::StepFunctions::StateMachine")["DefinitionString"]))
     retry = machine["States"]["framework-isComplete-task"]["Retry"][0]
@@ -73,7 +105,7 @@ def test_nothing_is_proven_before_the_gate_may_look() -> None:
 def test_only_named_ports_are_open_and_only_to_the_gate() -> None:
     template = gate()
     rules = template.properties("AWS::EC2::SecurityGroupIngress")
-    assert [(rule["IpProtocol"], rule["FromPort"], rule["ToPort"]) for rule in rules] == [("tcp", p, p) for p in (443, 8000, 8001)]
+    assert [(rule["IpProtocol"], rule["FromPort"], rule["ToPort"]) for rule in rules] == [("tcp", p, p) for p in (443, 8000, 8001, 9109)]
     assert all(rule["SourceSecurityGroupId"] == {"Fn::GetAtt": ["SecurityGroup", "GroupId"]} for rule in rules)
     group = template.one("AWS::EC2::SecurityGroup")
     assert "SecurityGroupIngress" not in group
@@ -91,7 +123,7 @@ def test_only_named_ports_are_open_and_only_to_the_gate() -> None:
 )
 def test_one_argument_more_proves_again(changes: dict[str, Any]) -> None:
     assert proven(changes)["Digest"] != proven()["Digest"]
-    assert proven(changes)["Spec"] == proven()["Spec"], "the digest alone says that pods have changed"
+    assert proven(changes)["SpecUri"] == proven()["SpecUri"], "the digest alone says that pods have changed"
 
 
 @pytest.mark.parametrize(
@@ -109,7 +141,8 @@ def test_the_schedule_starts_after_the_first_proof_and_never_repeats_by_itself()
     assert schedule["Properties"]["Target"]["RetryPolicy"] == {"MaximumRetryAttempts": 0}
     assert set(template.of("Custom::DpdHealthGate")) <= set(schedule["DependsOn"])
     event = json.loads(joined(schedule["Properties"]["Target"]["Input"]))
-    assert Spec.parse(event["Spec"]) == Spec.parse(joined(proven()["Spec"]))
+    assert set(event) == {"SpecUri", "Values"}
+    assert read(event) == read(proven())
     assert template.one("AWS::Lambda::EventInvokeConfig")["MaximumRetryAttempts"] == 0
     role = template.resources["HealthGateScheduleRole084FF025"]["Properties"]
     assert role["AssumeRolePolicyDocument"]["Statement"][0]["Principal"] == {"Service": "scheduler.amazonaws.com"}
@@ -155,6 +188,6 @@ def test_there_is_none_when_the_file_says_so() -> None:
 
 
 def test_a_cluster_without_endpoints_is_proven_too() -> None:
-    spec = Spec.parse(joined(proven({"endpoints": []})["Spec"]))
+    spec = read(proven({"endpoints": []}), {"endpoints": []})
     assert spec.endpoints == ()
     assert not [rule for rule in gate({"endpoints": []}).properties("AWS::EC2::SecurityGroupIngress") if rule["FromPort"] != 443]
