@@ -12,7 +12,7 @@ from dpd.backends.site import Site
 from tests.backends.llmd.objects import Body, E
 from tests.support import LLMD_EXAMPLE, environment
 
-GATEWAY = {f"{E}routing.gateway": {}}
+GATEWAY: dict[str, Any] = {f"{E}routing.gateway": {}}
 SET = {f"{E}workload": "disaggregated_set"}
 WIDE = {f"{E}prefill.expert_parallel": {"nodes": 1}, f"{E}prefill.replicas": 1, f"{E}prefill.tensor_parallel": 1}
 SHAPES = {"deployments": {}, "set": SET, "wide": WIDE, "gateway": GATEWAY}
