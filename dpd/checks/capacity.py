@@ -13,7 +13,7 @@ from dpd.sizing.expert_parallel import local_ranks, pod_gpus, pods_per_replica, 
 from dpd.sizing.fleet import RoleOnGpus, group_path, groups, roles, roles_on_gpus
 from dpd.sizing.memory import GIB
 from dpd.sizing.packing import NODE_AGENT_PODS, PodKind, exceeding, node_room, pack, total
-from dpd.sizing.placement import CLUSTER_PODS, apart, carries_system_pods, closed
+from dpd.sizing.placement import apart, carries_system_pods, closed
 from dpd.sizing.pod import efa_share, host_memory_floor_gib, pod_shape, server_shape, whole_shape
 from dpd.sizing.tiers import cpu_tier
 
@@ -22,6 +22,8 @@ _INSTALL: Final = "https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyp
 _AUTOSCALING: Final = "https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-model-deployment-autoscaling.html"
 _SYSTEM_REPORT: Final = "https://github.com/awslabs/ai-on-sagemaker-hyperpod/issues/142"
 _SYSTEM_NODES: Final = 2
+_CLUSTER_PODS: Final = 2
+"""CoreDNS. The pods that AWS counts for the operator include cert-manager, metrics-server and the CSI controllers (derived)."""
 
 OUTPUTS_OF_AN_ENDPOINT: Final = 2
 """Its URL, and the command that prints its load balancer."""
@@ -265,11 +267,11 @@ def _system_slots(environment: Environment, _: Context) -> Iterator[Problem]:
     on_carriers = {name for name, _group, _it in carriers}
     workers = sum(placed.role.replicas * pods_per_replica(placed.role) for placed in roles(environment) if placed.role.group in on_carriers)
     nodes, routers = sum(group.count for _name, group, _it in carriers), len(environment.endpoints)
-    need = serving.operator_pod_slots() + CLUSTER_PODS + routers + workers + NODE_AGENT_PODS * nodes
+    need = serving.operator_pod_slots() + _CLUSTER_PODS + routers + workers + NODE_AGENT_PODS * nodes
     have = sum(group.count * (it.pod_slots or 0) for _name, group, it in carriers)
     if need > have:
         message = (
-            f"{serving.operator_pod_slots()} for the operator + {CLUSTER_PODS} for the cluster + {routers} routers + {workers} workers + "
+            f"{serving.operator_pod_slots()} for the operator + {_CLUSTER_PODS} for the cluster + {routers} routers + {workers} workers + "
             f"{NODE_AGENT_PODS} agents x {nodes} nodes = {need} pods; "
             f"{' + '.join(f'{group.count} x {it.pod_slots} ({it.type})' for _name, group, it in carriers)} = {have} slots"
         )

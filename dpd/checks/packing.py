@@ -5,15 +5,13 @@ from typing import Final
 
 from dpd.checks.registry import Context, Problem, check
 from dpd.environment.environment import Environment
-from dpd.finding import Level
 from dpd.sizing.fleet import RoleOnGpus, group_path, roles_on_gpus
 from dpd.sizing.packing import PodKind, exceeding, node_room, pack
-from dpd.sizing.placement import Left, Node, Pods, nodes, place, role_pods, system_pods
+from dpd.sizing.placement import Left, Node, Pods, nodes, place, role_pods
 
 _SCHEDULER: Final = "https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#inter-pod-affinity-and-anti-affinity"
 _SCALING: Final = "https://kubernetes.io/docs/concepts/workloads/autoscaling/horizontal-pod-autoscale/"
 _SURGE: Final = "https://kubernetes.io/docs/concepts/workloads/controllers/deployment/#max-surge"
-_ROUTER: Final = "https://github.com/llm-d/llm-d-router/blob/v0.10.0/docs/operations.md"
 
 Count = Callable[[RoleOnGpus], int]
 
@@ -106,23 +104,3 @@ def _ceiling(environment: Environment, _: Context) -> Iterator[Problem]:
         path = f"{scaled.placed.path}.autoscaling.max_replicas"
         fix = f"lower max_replicas, or raise {group_path(left.pods.groups[0])}.max_count"
         yield Problem(path, f"at the ceiling {_counted(left)}", fix, _most(scaled), "a node for each pod")
-
-
-@check(
-    "PCK004", "Routers have a node without GPUs",
-    why="The llm-d router of an endpoint is a pod of its own with CPUs for every request, and so is what turns prompts into tokens for it. "
-        "They run on nodes without GPUs; where those are full, an endpoint has engines and no way in.",
-    link=_ROUTER,
-)  # fmt: skip
-def _routers(environment: Environment, _: Context) -> Iterator[Problem]:
-    pods = system_pods(environment)
-    plain = tuple(node for node in nodes(environment) if not node.room[0])
-    if not plain or len(pods) == 1:
-        return  # said by CAP007, or there is no router of llm-d
-    for left in place(pods, plain).left:
-        if not left.pods.path.startswith("endpoints"):
-            continue  # said by CAP008
-        level = Level.WARNING if environment.cluster.existing else None
-        group = left.pods.groups[0] if left.pods.groups else ""
-        fix = f"add nodes to {group_path(group)}, or use a larger type"
-        yield Problem(left.pods.path, _counted(left), fix, limit="a node for each pod", level=level)

@@ -1,14 +1,11 @@
 """Which pod of an environment goes to which node, under all the constraints that its manifests carry."""
 
-import math
 import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
-from dpd.catalog import serving
 from dpd.catalog.instances import Instance
-from dpd.catalog.llmd import llmd
 from dpd.environment.cluster import InstanceGroup, TrainingPlan
 from dpd.environment.endpoint import Endpoint
 from dpd.environment.environment import Environment
@@ -18,8 +15,6 @@ from dpd.sizing.packing import RESOURCES, PodKind, Vector, exceeding, node_room
 from dpd.sizing.pod import PodShape, beside_tiered_storage, whole_shape
 from dpd.sizing.subnets import gpu_subnet
 
-CLUSTER_PODS: Final = 2
-"""CoreDNS. The pods that AWS counts for the operator include cert-manager, metrics-server and the CSI controllers (derived)."""
 _OTHER: Final = {"prefill": "decode", "decode": "prefill"}
 
 
@@ -160,37 +155,6 @@ def role_pods(it: RoleOnGpus, environment: Environment, replicas: int) -> Pods:
         label=f"{key} {placed.name}",
         avoids=f"{key} {_OTHER[placed.name]}" if separate else "",
         together=key if own else "",
-    )
-
-
-def system_pods(environment: Environment) -> list[Pods]:
-    """Pods on nodes without GPUs: the operator's add-on and the cluster's own, by their slots, and the routers of llm-d endpoints.
-
-    The picker runs on every group without GPUs, taints or not; the others need one without taints.
-    """
-    plain = tuple(name for name, _group, instance in groups(environment) if not instance.gpus)
-    open_ = tuple(name for name, group, instance in groups(environment) if carries_system_pods(group, instance))
-    slots = serving.operator_pod_slots() + CLUSTER_PODS
-    made = [Pods("add-on", "cluster.groups", open_ or plain, PodShape(0, 0, 0, 0), slots)]
-    facts = llmd().more.get("picker", {})
-    for index, endpoint in enumerate(environment.endpoints):
-        if endpoint.backend != "llm-d":
-            continue
-        path, together = f"endpoints[{index}]", [facts["resources"]]
-        together += [facts["proxy"]] if endpoint.routing.gateway is None else []
-        made.append(Pods(f"{endpoint.name} router", path, plain, _sum(together), 1))
-        if endpoint.routing.strategy == "kv_aware":
-            tokenizer = facts["tokenizer"]
-            made.append(Pods(f"{endpoint.name} tokenizer", path, plain, _sum([tokenizer]), tokenizer["replicas"]))
-    return made
-
-
-def _sum(amounts: list[dict[str, Any]]) -> PodShape:
-    return PodShape(
-        gpus=0,
-        efa_devices=0,
-        cpus=math.ceil(sum(one["cpus"] for one in amounts)),
-        memory_gib=math.ceil(sum(one["memory_gib"] for one in amounts)),
     )
 
 

@@ -4,14 +4,12 @@ from typing import Any
 
 import pytest
 
-from dpd.finding import Level
-from tests.checks.cases import ADOPTED_CLUSTER
-from tests.support import LLMD_EXAMPLE, ROOT, base, findings
+from tests.support import LLMD_EXAMPLE, ROOT, findings
 
 WIDE = ROOT / "docs" / "example-wide-ep.yaml"
 E = "endpoints[0]."
 PREFILL, DECODE = E + "prefill", E + "decode"
-P_COUNT, SYSTEM = "cluster.groups.prefill.count", "cluster.groups.system"
+P_COUNT = "cluster.groups.prefill.count"
 PLAN = "arn:aws:sagemaker:us-east-2:111122223333:training-plan/abcdefgh"
 
 
@@ -29,19 +27,6 @@ def zone(where: str) -> dict[str, Any]:
     return {"cluster.groups.decode.capacity": {"training_plan_arn": PLAN, "availability_zone_id": where}}
 
 
-def many(count: int, strategy: str = "prefix_aware") -> dict[str, Any]:
-    """So many small endpoints beside each other on one node of each role."""
-    endpoint = base(LLMD_EXAMPLE)["endpoints"][0]
-    endpoint["model"] |= {"catalog": "llama-3.1-8b-instruct"}
-    endpoint["routing"]["strategy"] = strategy
-    one = {"replicas": 1, "tensor_parallel": 1}
-    endpoints = [
-        {**endpoint, "name": f"small-{n}", "prefill": {**endpoint["prefill"], **one}, "decode": {**endpoint["decode"], **one}}
-        for n in range(count)
-    ]
-    return {"endpoints": endpoints}
-
-
 @pytest.mark.parametrize(
     ("id", "path", "wrong", "right"),
     [
@@ -57,11 +42,6 @@ def many(count: int, strategy: str = "prefix_aware") -> dict[str, Any]:
          shared(2, 1, 1, p_autoscaling=scaled(1, 2))),
         ("PCK003", DECODE + ".autoscaling.max_replicas", shared(2, 1, 1, d_autoscaling=scaled(1, 3)),
          shared(3, 1, 1, d_autoscaling=scaled(1, 3))),
-        # a router takes 6 CPUs and 10 GiB; a c5.4xlarge gives pods 14 CPUs and 28 GiB
-        ("PCK004", "endpoints[4]", many(5), many(4)),
-        ("PCK004", "endpoints[0]", {SYSTEM + ".instance_type": "ml.c5.xlarge"}, {SYSTEM + ".instance_type": "ml.c5.2xlarge"}),
-        ("PCK004", "endpoints[0]", {SYSTEM + ".count": 0, "cluster.groups.tiny": {"instance_type": "ml.c5.large", "count": 2}}, {}),
-        ("PCK004", "endpoints[1]", many(2, "kv_aware"), many(1, "kv_aware")),
     ],
 )  # fmt: skip
 def test_a_pod_without_a_node_and_the_nearest_with_one(id: str, path: str, wrong: dict[str, Any], right: dict[str, Any]) -> None:
@@ -96,11 +76,6 @@ def test_a_group_that_does_not_fit_whole_is_not_placed_at_all() -> None:
     [finding] = findings(changes, id="CAP001", example=WIDE)
     assert finding.message == "deepseek-r1 decode 4 x 8 = 32 GPUs; 3 x ml.p5en.48xlarge = 24 GPUs"
     assert not findings({**changes, "cluster.groups.decode.count": 4}, id="CAP001", example=WIDE)
-
-
-def test_an_adopted_cluster_may_have_other_nodes_for_routers() -> None:
-    [finding] = findings({**ADOPTED_CLUSTER, SYSTEM + ".instance_type": "ml.c5.xlarge"}, id="PCK004", example=LLMD_EXAMPLE)
-    assert finding.level is Level.WARNING
 
 
 def test_a_sidecar_is_a_part_of_its_pod() -> None:

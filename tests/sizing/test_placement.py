@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dpd.sizing.fleet import roles_on_gpus
 from dpd.sizing.packing import exceeding
-from dpd.sizing.placement import Node, Placement, Pods, apart, nodes, place, role_pods, system_pods
+from dpd.sizing.placement import Node, Placement, Pods, apart, nodes, place, role_pods
 from dpd.sizing.pod import PodShape
 from tests.support import LLMD_EXAMPLE, ROOT, environment
 
@@ -166,13 +166,3 @@ def test_who_keeps_apart() -> None:
     assert not apart(single.endpoints[0], single.cluster.groups), "on one node they must share it"
     operator = environment()
     assert not apart(operator.endpoints[0], operator.cluster.groups)
-
-
-def test_the_pods_on_system_nodes() -> None:
-    assert [one.name for one in system_pods(environment())] == ["add-on"]
-    kv_aware = environment({"endpoints[0].routing.strategy": "kv_aware"}, example=LLMD_EXAMPLE)
-    made = {one.name: one for one in system_pods(kv_aware)}
-    assert made.keys() == {"add-on", "llama-70b router", "llama-70b tokenizer"}
-    assert made["llama-70b router"].shape.cpus >= 6
-    behind = environment({"endpoints[0].routing.gateway": {}}, example=LLMD_EXAMPLE)
-    assert {one.name: one for one in system_pods(behind)}["llama-70b router"].shape.cpus == 4
