@@ -6,17 +6,18 @@ import random
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Final
 
 from dpd.planning.calibration import NONE, Calibration, Range
-from dpd.planning.candidate import Candidate, Case, Outcome, Request
+from dpd.planning.candidate import Candidate, Case, Request
 from dpd.planning.closed_form import estimate
 from dpd.planning.results import Result, Transfer
 from dpd.sizing.transfer import line_rate_gb_per_second
 
-_REQUESTS: Final = 100
-_ROUNDS: Final = 8
-_HALVINGS: Final = 18
+_REQUESTS: Final = 80
+_ROUNDS: Final = 6
+_HALVINGS: Final = 16
 _LOW, _HIGH, _EDGE = 0.1, 5.0, 1.05
 _APART: Final = 1.5
 """Prompt lengths that differ by this factor tell prefill from hand-over."""
@@ -113,20 +114,20 @@ def _with_decode(candidate: Candidate, runs: Sequence[_Run], found: Calibration)
 
 
 def _with_prefill(candidate: Candidate, runs: Sequence[_Run], found: Calibration, *, several: bool) -> Calibration:
-    def outcome(run: _Run, speed: float) -> Outcome:
-        return estimate(candidate, run.case, found.model_copy(update={"prefill_speed": speed, "handover_overhead_ms": 0.0}))
+    @cache
+    def medians(speed: float) -> list[tuple[float, float]]:
+        """Predicted without overhead, and measured."""
+        trial = found.model_copy(update={"prefill_speed": speed, "handover_overhead_ms": 0.0})
+        return [(estimate(candidate, run.case, trial).ttft_ms.p50, run.result.ttft_p50_ms) for run in runs]
 
     def missing_ms(speed: float) -> float:
-        if not candidate.prefillers:
-            return 0.0
-        return max(0.0, statistics.fmean(run.result.ttft_p50_ms - outcome(run, speed).ttft_ms.p50 for run in runs))
+        return max(0.0, statistics.fmean(seen - predicted for predicted, seen in medians(speed))) if candidate.prefillers else 0.0
 
     def error(speed: float) -> float:
-        plus = missing_ms(speed)
-        return sum(math.log((outcome(run, speed).ttft_ms.p50 + plus) / run.result.ttft_p50_ms) ** 2 for run in runs)
+        return sum(math.log((predicted + missing_ms(speed)) / seen) ** 2 for predicted, seen in medians(speed))
 
     def too_slow(speed: float) -> float:
-        return sum(math.log(outcome(run, speed).ttft_ms.p50 / run.result.ttft_p50_ms) for run in runs)
+        return sum(math.log(predicted / seen) for predicted, seen in medians(speed))
 
     if candidate.prefillers and not several and too_slow(1.0) < 0:
         speed = 1.0

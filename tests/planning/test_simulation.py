@@ -2,6 +2,7 @@
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
@@ -15,7 +16,7 @@ from dpd.planning.two_stage import handed_over
 from dpd.sizing.transfer import Link
 from tests.planning.simulated import case, needs_simulator, poisson
 
-GOLDEN = {
+GOLDEN: dict[str, tuple[Candidate, dict[str, Any]]] = {
     "two workers, default chunk": (Candidate.colocated(2, 8), {}),
     "two workers, small chunk": (Candidate.colocated(2, 8, 1024), {}),
     "one prefiller, one decoder": (Candidate.disaggregated(1, 1, 8), {}),
@@ -28,8 +29,8 @@ GOLDEN = {
 }
 
 
-def one(candidate: Candidate, calibration: Calibration = NONE, **changes: object) -> Outcome:
-    outcomes, refused = simulate_all([candidate], case(**changes), calibration)  # type: ignore[arg-type]
+def one(candidate: Candidate, calibration: Calibration = NONE, **changes: Any) -> Outcome:
+    outcomes, refused = simulate_all([candidate], case(**changes), calibration)
     assert not refused
     return outcomes[0]
 
