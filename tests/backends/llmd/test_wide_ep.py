@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 from typing import Any, Final
@@ -74,6 +75,13 @@ def flags(role: str, folder: Path, worker: int = 0, changes: Body | None = None)
 @pytest.mark.parametrize("changes", [{}, V2, {E + "routing.strategy": "kv_aware"}], ids=["shipped", "deepep_v2", "kv_aware"])
 def test_the_group_against_its_schema(role: str, changes: Body, crds: Path) -> None:
     check(group(role, changes), crds)
+
+
+def test_both_roles_in_one_set_against_its_schema(crds: Path) -> None:
+    known = environment({E + "workload": "disaggregated_set"}, example=EXAMPLE)
+    (found,) = (body for body in objects(known.endpoints[0], Site.of(known)) if body["kind"] == "DisaggregatedSet")
+    check(found, crds)
+    assert [role["spec"]["leaderWorkerTemplate"]["size"] for role in found["spec"]["roles"]] == [2, 2]
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -199,58 +207,15 @@ GUIDE: Final[dict[str, dict[str, Any]]] = {
     },
 }  # fmt: skip
 
-_IB: Final = "EFA has no GPU-initiated InfiniBand; DeepEP's first kernels and NVSHMEM go"
-_CACHES: Final = "the worker's own caches are elsewhere, in three volumes"
+PAGE: Final = (ROOT / "docs" / "llm-d-wide-ep-and-tiers.md").read_text(encoding="utf-8")
+_TABLE: Final = PAGE.partition("| Place | Why |")[2].partition("\n\n")[0]
 DIFFERENCES: Final = {
-    "--all2all-backend": f"{_IB}; NCCL's own collectives run over EFA",
-    "--enable-dbo": "two batches in turns need DeepEP's first kernels",
-    "--dbo-decode-token-threshold": "two batches in turns need DeepEP's first kernels",
-    "--disable-access-log-for-endpoints": "readiness of other roles asks /v1/models, so that is quiet too",
-    "--max-num-seqs": "the prefiller's is written out too, AWS's 16 for a rank",
-    "--max-model-len": "every limit that sizes memory is in the file",
-    "--gpu-memory-utilization": "the decoder's is written out too",
-    "--served-model-name": "what clients name does not depend on the weights' place",
-    "--host": "reachable from the router whatever the default",
-    "--block-size": "posting descriptors takes the time on EFA, and larger blocks have fewer",
-    "--revision": "weights of one commit",
-    "--shutdown-timeout": "running requests finish",
-    "kv.kv_role": "each role says its side; NIXL ignores it",
-    "kv.kv_buffer_device": "written out",
-    "kv.kv_connector_extra_config": "LIBFABRIC: NIXL's default, UCX, has no way to EFA's RDMA",
-    "env.NVIDIA_GDRCOPY": _IB,
-    "env.NVSHMEM_REMOTE_TRANSPORT": _IB,
-    "env.NVSHMEM_IB_ENABLE_IBGDA": _IB,
-    "env.NVSHMEM_BOOTSTRAP_UID_SOCK_IFNAME": _IB,
-    "env.NVSHMEM_SYMMETRIC_SIZE": _IB,
-    "env.NCCL_SOCKET_IFNAME": "names what must not be used, since EKS adds a link that is not routable",
-    "env.TRITON_LIBCUDA_PATH": "a path of the guide's image",
-    "env.VLLM_LOGGING_LEVEL": "vLLM's default",
-    "env.VLLM_USE_DEEP_GEMM": "vLLM's default",
-    "env.VLLM_ENGINE_READY_TIMEOUT_S": "from the bytes of the weights, for both roles",
-    "env.VLLM_HTTP_TIMEOUT_KEEP_ALIVE": "the decoder's server has a sidecar in front as well",
-    "env.CUDA_CACHE_PATH": _CACHES,
-    "env.CCACHE_DIR": _CACHES,
-    "env.VLLM_CACHE_ROOT": _CACHES,
-    "env.FLASHINFER_WORKSPACE_BASE": _CACHES,
-    "env.HF_HUB_CACHE": _CACHES,
-    "env.HF_HOME": _CACHES,
-    "env.USER": "torch asks for the name of a user that the image does not have",
-    "env.PYTHONHASHSEED": "block hashes agree between pods",
-    "env.FI_PROVIDER": "EFA or nothing",
-    "env.FI_EFA_USE_DEVICE_RDMA": "EFA from GPU to GPU",
-    "env.FI_EFA_ENABLE_SHM_TRANSFER": "EFA's way through shared memory crashes with GPU memory",
-    "efa": "the guide asks for no network device; here every GPU has its own two",
-    "ephemeral-storage": "images and caches are on the node's NVMe, and no limit evicts the pod",
-    "shm": "2 GiB for each rank and 8 more: NCCL's and vLLM's, counted in the pod's memory",
-    "capabilities": "EFA needs no raw I/O",
-    "user": "no root",
-    "pull": "digests do not move",
-    "startup": "the same kind of budget, from the bytes of the weights",
-    "liveness": "found sooner",
-    "readiness": "found sooner",
-    "ports": "NIXL's are listed too",
-    "sidecar": "v0.10 names the server's port, retries a prefiller, and logs as it does by default",
-}  # fmt: skip
+    place: reason
+    for row in _TABLE.splitlines()[2:]
+    for places, reason in [row.strip("| ").split(" | ")]
+    for place in re.findall(r"`([^`]+)`", places)
+}
+"""The places that the page names, with their reasons."""
 
 
 def ours(role: str, folder: Path) -> dict[str, Any]:
