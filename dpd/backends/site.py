@@ -1,10 +1,12 @@
 """What a workload needs to know of the place it runs in, as typed values."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from dpd.catalog import instances
 from dpd.catalog.instances import Instance
+from dpd.catalog.llmd import RouterImageName
 from dpd.environment.cluster import InstanceGroup, Taint
 from dpd.environment.environment import Environment
 from dpd.environment.names import Names
@@ -46,6 +48,8 @@ class Site:
     control_plane_cidrs: tuple[str, ...]
     lustre: LustreSite | None = None
     tiered_storage_memory_percent: int | None = None
+    router_repositories: Mapping[RouterImageName, str] = field(default_factory=dict)
+    """Mirrors of the images of llm-d's router."""
 
     @classmethod
     def of(cls, environment: Environment) -> "Site":
@@ -63,6 +67,7 @@ class Site:
             control_plane_cidrs=control_plane_cidrs(environment.network),
             lustre=_lustre(environment),
             tiered_storage_memory_percent=environment.cluster.tiered_storage_memory_percent,
+            router_repositories=environment.cluster.router_repositories,
         )
 
     def taints(self, group: str) -> tuple[Taint, ...]:

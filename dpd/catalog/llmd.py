@@ -2,9 +2,11 @@
 
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import Any, Final, Literal
 
 from dpd.catalog.tables import yaml_table
+
+RouterImageName = Literal["picker", "sidecar", "envoy", "tokenizer"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +52,18 @@ class Llmd:
     """The NVIDIA driver that the default image needs: ``cuda`` and ``least``."""
     more: dict[str, Any] = field(default_factory=dict)
 
+    def router_repositories(self) -> dict[RouterImageName, str]:
+        """Where the images of the router come from. The tokenizer's is only pulled for KV-aware routing."""
+        made: dict[RouterImageName, str] = {name: self.images[name].repository for name in ("picker", "sidecar", "envoy")}
+        return {**made, "tokenizer": str(self.more["picker"]["tokenizer"]["repository"])}
+
     def owner_reason(self, variable: str) -> str:
         """Why a user must not set an environment variable; empty when they may."""
         owned = self.owned_variables
         return owned.get(variable) or next((owned[begin] for begin in owned if begin.endswith("_") and variable.startswith(begin)), "")
+
+
+_PLAIN: Final = ("ports", "labels", "worker_labels", "containers", "sources", "owned_variables", "faults", "driver")
 
 
 @cache
@@ -63,6 +73,6 @@ def llmd() -> Llmd:
     return Llmd(
         versions={name: Version(**row) for name, row in table.pop("versions").items()},
         images={name: RouterImage(**row) for name, row in table.pop("images").items()},
-        **{key: table.pop(key) for key in ("ports", "labels", "worker_labels", "containers", "sources", "owned_variables", "faults", "driver")},
+        **{key: table.pop(key) for key in _PLAIN},
         more=table,
     )

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from dpd.catalog import limits, node_agents
+from dpd.catalog.llmd import llmd
 from dpd.checks.registry import Context, Problem, check
 from dpd.environment.cluster import PublicAccess
 from dpd.environment.environment import Environment
@@ -163,6 +164,31 @@ def private_agents(environment: Environment, _: Context) -> Iterator[Problem]:
                 message=f"a network without NAT cannot reach {registry[:80]}",
                 value=repository,
                 fix="copy the image to an ECR repository of this Region and name it here",
+            )
+
+
+@check(
+    "NET007",
+    "A closed network pulls the images of llm-d's router from mirrors",
+    why="They are published on ghcr.io and docker.io. Without the router no request reaches a worker, and without its sidecar no decoder "
+    "becomes ready, on billed nodes.",
+    link=_PRIVATE,
+)
+def private_router(environment: Environment, _: Context) -> Iterator[Problem]:
+    """Ask a network without NAT for mirrors of what its endpoints need."""
+    served = [endpoint for endpoint in environment.endpoints if endpoint.backend == "llm-d"]
+    if not closed(environment) or not served:
+        return
+    knows_tokens = any(endpoint.routing.strategy == "kv_aware" for endpoint in served)
+    for name, public in llmd().router_repositories().items():
+        repository = environment.cluster.router_repositories.get(name, public)
+        registry = public_registry(repository) or _ecr_elsewhere(repository, environment.region)
+        if registry and (name != "tokenizer" or knows_tokens):
+            yield Problem(
+                path=f"cluster.router_repositories.{name}",
+                message=f"a network without NAT cannot reach {registry[:80]}",
+                value=repository,
+                fix="copy the image, by its digest, to an ECR repository of this Region and name it here",
             )
 
 

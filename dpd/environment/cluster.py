@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from dpd.catalog.llmd import RouterImageName
 from dpd.catalog.node_agents import AgentName
 from dpd.environment.network import SecurityGroupId
 from dpd.environment.types import (
@@ -140,6 +141,8 @@ class Cluster(Part):
     """Changes to the add-on version table, by add-on name."""
     agent_repositories: dict[AgentName, ImageRepository] = {}
     """Where the images of node agents come from, by agent, without tag: a mirror, which a closed network needs."""
+    router_repositories: dict[RouterImageName, ImageRepository] = {}
+    """Where the images of llm-d's router come from, by image, without tag: mirrors, which a closed network needs."""
     existing: ExistingCluster | None = None
     """An EKS cluster to adopt."""
     raw: RawCluster = Field(default={}, validate_default=True)

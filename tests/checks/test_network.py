@@ -7,7 +7,7 @@ import pytest
 from dpd.checks.network import public_registry
 from dpd.finding import Level
 from tests.checks.cases import ADOPTED_NETWORK, CLOSED, SUBNETS, Case
-from tests.support import REMOVE, base, findings
+from tests.support import LLMD_EXAMPLE, REMOVE, base, findings
 
 MADE = ("vpc_cidr", "gpu_subnet", "control_plane_availability_zone_ids", "egress")
 GPU = ADOPTED_NETWORK["network.existing"]["gpu_subnet"]
@@ -88,3 +88,29 @@ def test_complete_networks_are_right(changes: dict[str, Any]) -> None:
 @pytest.mark.parametrize("repository", ["registry.example.com/vllm", "localhost/vllm", "10.0.0.1:5000/vllm", "mirror:5000/vllm"])
 def test_registries_that_may_lie_inside(repository: str) -> None:
     assert public_registry(repository) is None
+
+
+LLMD = base(LLMD_EXAMPLE)["endpoints"][0]
+REGISTRY = "111122223333.dkr.ecr.us-east-2.amazonaws.com"
+MIRRORS = {name: f"{REGISTRY}/{name}" for name in ("picker", "sidecar", "envoy")}
+
+
+@pytest.mark.parametrize(
+    ("strategy", "repositories", "expected"),
+    [
+        ("prefix_aware", {}, ["picker", "sidecar", "envoy"]),
+        ("prefix_aware", {**MIRRORS, "envoy": "docker.io/envoyproxy/envoy"}, ["envoy"]),
+        ("prefix_aware", {**MIRRORS, "envoy": "111122223333.dkr.ecr.us-west-2.amazonaws.com/envoy"}, ["envoy"]),
+        ("prefix_aware", MIRRORS, []),
+        ("kv_aware", MIRRORS, ["tokenizer"]),
+        ("kv_aware", {**MIRRORS, "tokenizer": f"{REGISTRY}/tokenizer"}, []),
+    ],
+)
+def test_a_closed_network_pulls_the_router_from_mirrors(strategy: str, repositories: dict[str, str], expected: list[str]) -> None:
+    """NET007."""
+    endpoint = {**LLMD, "routing": {**LLMD["routing"], "strategy": strategy}}
+    changes = {**CLOSED, "endpoints[0]": endpoint, "cluster.router_repositories": repositories}
+    del changes["endpoints[0].image"]
+    assert [one.path for one in findings(changes, id="NET007")] == [f"cluster.router_repositories.{name}" for name in expected]
+    opened = {"endpoints[0]": endpoint, "cluster.router_repositories": repositories}
+    assert not findings(opened, id="NET007")
