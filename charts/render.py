@@ -153,7 +153,9 @@ class _Dumper(_DUMPER):  # type: ignore[misc, valid-type]
 
 
 def _text(dumper: Any, text: str) -> Any:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style='"' if _LIKE_ANOTHER_TYPE.fullmatch(text) else None)
+    quoted = '"' if _LIKE_ANOTHER_TYPE.fullmatch(text) else None
+    # A file within an object is there to be read. PyYAML quotes what a block cannot hold.
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else quoted)
 
 
 # PyYAML leaves 1e3, 0o17 and y bare; Go's reader makes a number or a boolean of them, and the API server refuses the field.
