@@ -7,6 +7,7 @@ check can measure it. Names that a service limits are checked by ``dpd.checks.na
 import hashlib
 import json
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -14,6 +15,7 @@ from typing import Final
 from dpd.catalog.images import default_image
 from dpd.catalog.limits import longest
 from dpd.catalog.llmd import llmd
+from dpd.catalog.vllm_flags import named
 from dpd.environment.endpoint import Endpoint
 from dpd.environment.environment import Environment
 
@@ -233,9 +235,9 @@ class EndpointNames:
 def revision(endpoint: Endpoint) -> str:
     """Eight hexadecimal digits of all that prefill and decode pods must agree on to exchange KV.
 
-    That is the model and its weights, the image and the versions in it, and type and layout of the KV cache. The router
-    pairs any prefiller with any decoder that it finds, so this is part of their labels and names: after a change old and
-    new pods are strangers (https://docs.vllm.ai/en/latest/features/nixl_connector_compatibility/).
+    That is the model and its weights, the image and the versions in it, type and layout of the KV cache, and the arguments
+    that shape it. The router pairs any prefiller with any decoder that it finds, so this is part of their labels and names:
+    after a change old and new pods are strangers (https://docs.vllm.ai/en/latest/features/nixl_connector_compatibility/).
     """
     image = endpoint.image or default_image(endpoint.backend)
     model, shape, kv = endpoint.model, endpoint.model.shape, endpoint.kv
@@ -245,7 +247,20 @@ def revision(endpoint: Endpoint) -> str:
         "image": [image.repository, image.tag, image.digest, image.vllm, image.nixl, image.lmcache],
         "kv": [kv.dtype, kv.block_size, kv.cpu_tier and kv.tier_engine],
     }
+    if shaping := sorted({" ".join(_shaping(role.extra_args)) for _name, role in endpoint.roles} - {""}):
+        parts["arguments"] = shaping
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:8]
+
+
+def _shaping(arguments: Iterable[str]) -> Iterator[str]:
+    """The arguments, with their values, that decide what lies in the KV cache."""
+    shapes = False
+    for text in arguments:
+        if text.startswith("--"):
+            flag = text.partition("=")[0].partition(".")[0].replace("_", "-")
+            shapes = f"--{flag.removeprefix('--').removeprefix('no-')}" in named("same_in_both_roles")
+        if shapes:
+            yield text
 
 
 @dataclass(frozen=True)

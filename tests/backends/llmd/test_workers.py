@@ -52,6 +52,19 @@ def test_another_model_or_engine_never_meets_the_old_pods() -> None:
     assert same["metadata"]["name"] == old["metadata"]["name"]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "strangers"),
+    [
+        (["--dtype", "float16"], True), (["--quantization=fp8"], True), (["--attention_backend", "FLASHINFER"], True),
+        (["--no-calculate-kv-scales"], True), (["--seed", "1"], False), (["--seed", "--dtype-of-something-else"], False),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_arguments_that_shape_the_cache_part_old_and_new_pods(arguments: list[str], strangers: bool) -> None:
+    changed = of_role("decode", changes={E + f"{role}.extra_args": arguments for role in ROLES})
+    assert (changed["metadata"]["name"] != of_role("decode")["metadata"]["name"]) is strangers
+
+
 @pytest.mark.parametrize(("surge", "missing"), [(0, 1), (1, 0)])
 def test_an_update_needs_no_spare_gpu_unless_the_file_says_there_is_one(surge: int, missing: int) -> None:
     changes = {E + "prefill.max_surge": surge, "cluster.groups.prefill.count": 2}
