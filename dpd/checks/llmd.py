@@ -134,7 +134,15 @@ def patience(environment: Environment, _: Context) -> Iterator[Problem]:
     """Compare deploy_timeout_seconds with what one pod may need to start."""
     for path, endpoint in _endpoints(environment):
         needed, given = startup_budget_seconds(endpoint.model.shape), endpoint.deploy_timeout_seconds
-        if given is not None and given < needed:
+        grouped = endpoint.workload == "disaggregated_set" or all(role.expert_parallel for _name, role in endpoint.roles)
+        if given is not None and grouped:
+            yield Problem(
+                f"{path}.deploy_timeout_seconds",
+                "reaches nothing: a LeaderWorkerSet has no limit of its own, and waits for its pods for ever",
+                "leave it out; the health gate waits as long as the weights take",
+                given,
+            )
+        elif given is not None and given < needed:
             yield Problem(
                 f"{path}.deploy_timeout_seconds",
                 f"a pod may take {needed:,} seconds to load {endpoint.model.shape.weight_bytes / 2**30:,.0f} GiB and start",

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from dpd.catalog.controllers import all_controllers
 from dpd.catalog.images import default_image
 from dpd.catalog.llmd import llmd
 from dpd.finding import Level
@@ -33,6 +34,13 @@ def said(changes: dict[str, Any] | None, id: str) -> list[tuple[str, Level]]:
         ("LLD004", f"{E}decode.privileged", {f"{E}decode.privileged": True}, {}, Level.WARNING),
         ("LLD005", f"{E}image", {}, image(), Level.INFO),
         ("LLD006", f"{E}deploy_timeout_seconds", {f"{E}deploy_timeout_seconds": 60}, {f"{E}deploy_timeout_seconds": 86400}, Level.WARNING),
+        (
+            "LLD006",
+            f"{E}deploy_timeout_seconds",
+            {f"{E}deploy_timeout_seconds": 86400, f"{E}workload": "disaggregated_set"},
+            {f"{E}workload": "disaggregated_set"},
+            Level.WARNING,
+        ),
         ("PAR003", f"{E}decode.tensor_parallel", {f"{E}decode.tensor_parallel": 2}, {}, Level.ERROR),
         ("RUN007", f"{E}environment.USER", {f"{E}environment": {"USER": "me"}}, {f"{E}environment": {"USERS": "me"}}, Level.ERROR),
         (
@@ -91,5 +99,7 @@ def test_the_set_is_consistent() -> None:
     for digest in (server.digest, *(image.digest for image in known.images.values())):
         assert digest.startswith("sha256:")
         assert len(digest) == 71
+    for name, controller in all_controllers().items():
+        assert name not in known.versions or known.versions[name].version == controller.version
     for part in known.versions.values():
         assert not part.oldest or tuple(map(int, part.oldest.split("."))) <= tuple(map(int, part.version.split(".")))
