@@ -42,9 +42,10 @@ _MOST_TIMES: Final = 30
 """How far above the objective a latency is still shown; beyond it a queue grows and the number means nothing."""
 _MOST_TICKS: Final = 7
 _SETTINGS: Final[Any] = {
-    "svg.fonttype": "none", "svg.hashsalt": "dpd", "font.family": "DejaVu Sans", "font.size": 11, "axes.titlesize": 12.5,
-    "axes.titleweight": "bold", "axes.titlelocation": "left", "legend.fontsize": 10, "legend.frameon": False, "axes.spines.top": False,
-    "axes.spines.right": False, "xtick.major.size": 0, "ytick.major.size": 0, "xtick.minor.size": 0, "ytick.minor.size": 0,
+    "svg.fonttype": "none", "svg.hashsalt": "dpd", "text.parse_math": False, "font.family": "DejaVu Sans", "font.size": 11,
+    "axes.titlesize": 12.5, "axes.titleweight": "bold", "axes.titlelocation": "left", "legend.fontsize": 10, "legend.frameon": False,
+    "axes.spines.top": False, "axes.spines.right": False, "xtick.major.size": 0, "ytick.major.size": 0, "xtick.minor.size": 0,
+    "ytick.minor.size": 0,
 }  # fmt: skip
 
 
@@ -139,7 +140,7 @@ def _inline(text: str, picture: Picture) -> str:
     text = re.sub(r'xlink:href="#([^"]+)"', rf'href="#{picture.name}-\1"', text)
     for name, colour in _STAND_INS.items():
         text = text.replace(colour, f"var(--{name})")
-    text = re.sub(r"font: ([^;\"]*?)'DejaVu Sans'[^;\"]*", r"font: \1var(--font)", text)
+    text = re.sub(r"'DejaVu Sans'(?:, [^;\"]*)?", "var(--font)", text)
     size = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', text)
     assert size is not None
     head = f'<svg viewBox="0 0 {size[1]} {size[2]}" role="img" aria-labelledby="{picture.name}-t {picture.name}-d">'

@@ -21,10 +21,16 @@ FLOORS = [
     {"dpd.review"},
     {"charts"},
     {"stacks"},
+    {"pages"},
     {"commands", "app"},
 ]
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
-FOREIGN = {"dpd": {"aws_cdk", "cdk8s", "constructs", "boto3"}, "charts": {"aws_cdk", "boto3"}, "commands": {"aws_cdk", "boto3"}}
+FOREIGN = {
+    "dpd": {"aws_cdk", "cdk8s", "constructs", "boto3"},
+    "charts": {"aws_cdk", "boto3"},
+    "pages": {"aws_cdk", "cdk8s", "boto3", "charts", "stacks"},
+    "commands": {"aws_cdk", "boto3"},
+}
 
 
 def room(module: str) -> str:
@@ -37,10 +43,16 @@ def imports(path: Path) -> Iterator[str]:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
-            yield node.module if node.module not in ("dpd", "commands", "stacks", "charts") else f"{node.module}.{node.names[0].name}"
+            yield (
+                node.module
+                if node.module not in ("dpd", "commands", "stacks", "charts", "pages")
+                else f"{node.module}.{node.names[0].name}"
+            )
 
 
-FILES = [path for folder in ("dpd", "charts", "stacks", "commands") for path in sorted((ROOT / folder).rglob("*.py"))] + [ROOT / "app.py"]
+FILES = [path for folder in ("dpd", "charts", "stacks", "pages", "commands") for path in sorted((ROOT / folder).rglob("*.py"))] + [
+    ROOT / "app.py"
+]
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
@@ -49,7 +61,7 @@ def test_imports_point_down(path: Path) -> None:
     for module in imports(path):
         top = module.split(".")[0]
         assert top not in FOREIGN.get(here.split(".")[0], set()), f"{here} imports {module}"
-        if top in {"dpd", "charts", "stacks", "commands", "app"}:
+        if top in {"dpd", "charts", "stacks", "pages", "commands", "app"}:
             assert FLOOR[room(module)] <= FLOOR[room(here)], f"{here} imports {module}, which is above it"
 
 
@@ -66,5 +78,5 @@ def test_the_app_is_short() -> None:
 
 def test_the_page_names_rooms_that_exist() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    for name in re.findall(r"`((?:dpd|charts|stacks|lambda|lifecycle|commands|tests)(?:/[\w./]*)?)`", page):
+    for name in re.findall(r"`((?:dpd|charts|stacks|lambda|lifecycle|commands|pages|tests)(?:/[\w./]*)?)`", page):
         assert (ROOT / name).exists(), name
