@@ -1,7 +1,7 @@
 """Rules about the worker pods of llm-d, on the objects that reach the API server, and on the nodes that a file gives them."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -10,7 +10,7 @@ from dpd.backends.llmd.placement import ZONE
 from dpd.backends.workload import EFA, GPU, HEALTH_PATH, MODELS_PATH
 from dpd.catalog.llmd import llmd
 from dpd.catalog.runtime_versions import huge_pages
-from dpd.checks.manifests import Groups, Object, Objects, family, manifest_check, pods, templates, where
+from dpd.checks.manifests import Groups, Object, Objects, family, manifest_check, mapping, pods, templates, where
 from dpd.checks.registry import Context, Problem, check
 from dpd.environment.environment import Environment
 from dpd.finding import Level
@@ -30,12 +30,8 @@ _GRACE_SECONDS: Final = 30
 _ADDRESS: Final = {False: "status.podIP", True: "status.hostIP"}
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _mappings(value: Any) -> tuple[Mapping[str, Any], ...]:
-    return tuple(map(_mapping, value)) if isinstance(value, list) else ()
+def _mappings(value: Any) -> tuple[Object, ...]:
+    return tuple(map(mapping, value)) if isinstance(value, list) else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +51,7 @@ class Worker:
         return {**self._amounts("limits"), **self._amounts("requests")}
 
     def _amounts(self, kind: str) -> Object:
-        return _mapping(_mapping(self.server.get("resources")).get(kind))
+        return mapping(mapping(self.server.get("resources")).get(kind))
 
     @property
     def multi_rank(self) -> bool:
@@ -68,7 +64,7 @@ class Worker:
 
     def probe(self, kind: str) -> Object:
         """A probe of vLLM's container."""
-        return _mapping(self.server.get(f"{kind}Probe"))
+        return mapping(self.server.get(f"{kind}Probe"))
 
     def port(self) -> Any:
         """Where vLLM listens, as the container says."""
@@ -90,7 +86,7 @@ def _read_workers(manifests: Sequence[Object]) -> Iterator[Worker]:
     for body in manifests:
         read = {pod.path: pod for pod in pods(body) if pod.peers and body.get("kind") != "InferenceEndpointConfig"}
         for path, template in templates(body):
-            spec, labels = _mapping(template.get("spec")), _mapping(_mapping(template.get("metadata")).get("labels"))
+            spec, labels = mapping(template.get("spec")), mapping(mapping(template.get("metadata")).get("labels"))
             for container in _mappings(spec.get("containers")):
                 if pod := read.get(f"{path}: container {container.get('name')}"):
                     yield Worker(path, pod.role, labels, spec, container, parse(pod.args))
@@ -99,10 +95,10 @@ def _read_workers(manifests: Sequence[Object]) -> Iterator[Worker]:
 def _connectors(worker: Worker) -> list[Object]:
     """The connectors of the hand-over's configuration: one, or those that stand beside each other."""
     try:
-        config = _mapping(json.loads(worker.arguments.value("--kv-transfer-config") or "{}"))
+        config = mapping(json.loads(worker.arguments.value("--kv-transfer-config") or "{}"))
     except ValueError:
         return []
-    inner = _mappings(_mapping(config.get("kv_connector_extra_config")).get("connectors"))
+    inner = _mappings(mapping(config.get("kv_connector_extra_config")).get("connectors"))
     return [config, *inner] if config else []
 
 
@@ -125,7 +121,7 @@ def libfabric(manifests: Sequence[Object], groups: Groups) -> Iterator[Problem]:
         if nixl is None:
             yield Problem(path, "names no NixlConnector, so nothing is handed over", f"name {facts['connector']}")
             continue
-        backends = _mapping(nixl.get("kv_connector_extra_config")).get("backends")
+        backends = mapping(nixl.get("kv_connector_extra_config")).get("backends")
         if worker.requests.get(EFA) and backends != facts["backends"]:
             fix = f'put "backends": {json.dumps(facts["backends"])} into its kv_connector_extra_config'
             message = "hands KV over by UCX, which has no way to EFA's RDMA" if not backends else "names another backend than EFA's"
@@ -147,7 +143,7 @@ def side_channel(manifests: Sequence[Object], groups: Groups) -> Iterator[Proble
     for worker in workers(manifests):
         right = _ADDRESS[worker.spec.get("hostNetwork") is True]
         entry = worker.variable(_SIDE_CHANNEL)
-        field = _mapping(_mapping(entry.get("valueFrom")).get("fieldRef")).get("fieldPath")
+        field = mapping(mapping(entry.get("valueFrom")).get("fieldRef")).get("fieldPath")
         if field != right:
             yield Problem(
                 f"{worker.path}: environment variable {_SIDE_CHANNEL}",
@@ -266,7 +262,7 @@ def _flag(container: Object, flag: str) -> str | None:
 def shared_memory(manifests: Sequence[Object], groups: Groups) -> Iterator[Problem]:  # noqa: ARG001
     """Look for a volume in memory at /dev/shm."""
     for worker in workers(manifests):
-        volumes = {volume.get("name"): _mapping(volume.get("emptyDir")) for volume in _mappings(worker.spec.get("volumes"))}
+        volumes = {volume.get("name"): mapping(volume.get("emptyDir")) for volume in _mappings(worker.spec.get("volumes"))}
         mounted = [volumes.get(mount.get("name"), {}) for mount in _mappings(worker.server.get("volumeMounts")) if _is_shm(mount)]
         if not any(volume.get("medium") == "Memory" for volume in mounted):
             alone = str(worker.requests.get(GPU)) == "1"
@@ -318,7 +314,7 @@ def probes(manifests: Sequence[Object], groups: Groups) -> Iterator[Problem]:  #
             yield Problem(
                 f"{worker.path}: startupProbe", message, "raise failureThreshold", f"{budget} s", f"{ENGINE_START_SECONDS} s or more"
             )
-        path = _mapping(ready.get("httpGet")).get("path")
+        path = mapping(ready.get("httpGet")).get("path")
         right = HEALTH_PATH if worker.variable("VLLM_API_KEY") else MODELS_PATH
         if not worker.multi_rank and path != right:
             message = "does not ask whether the model is there" if ready else "is missing, so a pod is ready when its container starts"
@@ -334,11 +330,11 @@ def probes(manifests: Sequence[Object], groups: Groups) -> Iterator[Problem]:  #
 )  # fmt: skip
 def rollout(manifests: Sequence[Object], groups: Groups) -> Iterator[Problem]:  # noqa: ARG001
     """Ask Deployments for a surge that somebody chose, and for patience."""
-    patient = {where(body): _mapping(body.get("spec")) for body in manifests if body.get("kind") == "Deployment"}
+    patient = {where(body): mapping(body.get("spec")) for body in manifests if body.get("kind") == "Deployment"}
     for worker in workers(manifests):
         if (spec := patient.get(worker.path)) is not None:
-            strategy = _mapping(spec.get("strategy"))
-            if strategy.get("type") != "Recreate" and not isinstance(_mapping(strategy.get("rollingUpdate")).get("maxSurge"), int):
+            strategy = mapping(spec.get("strategy"))
+            if strategy.get("type") != "Recreate" and not isinstance(mapping(strategy.get("rollingUpdate")).get("maxSurge"), int):
                 yield Problem(f"{worker.path}: spec.strategy", "starts extra pods that nobody has counted", "write maxSurge: 0", limit="0")
             startup = worker.probe("startup")
             budget = int(startup.get("periodSeconds", 10)) * int(startup.get("failureThreshold", 3))
@@ -364,8 +360,8 @@ def pages(manifests: Sequence[Object], groups: Groups) -> Iterator[Problem]:  # 
     """Compare request, limit and variable. A variable without a request is said of every pod, llm-d's or not."""
     variable, resource = str(huge_pages()["variable"]), str(huge_pages()["resource"])
     for worker in workers(manifests):
-        amounts = _mapping(worker.server.get("resources"))
-        asked, limit = (_mapping(amounts.get(kind)).get(resource) for kind in ("requests", "limits"))
+        amounts = mapping(worker.server.get("resources"))
+        asked, limit = (mapping(amounts.get(kind)).get(resource) for kind in ("requests", "limits"))
         path = f"{worker.path}.resources"
         if asked != limit:
             yield Problem(path, f"asks for another amount of {resource} than its limit", "write the same twice", asked, str(limit))
@@ -399,7 +395,7 @@ def keep_alive(manifests: Sequence[Object], groups: Groups) -> Iterator[Problem]
 def shutdown(manifests: Sequence[Object], groups: Groups) -> Iterator[Problem]:  # noqa: ARG001
     """Add up the pause before the signal and the time to drain."""
     for worker in workers(manifests):
-        pause = _mapping(_mapping(_mapping(worker.server.get("lifecycle")).get("preStop")).get("sleep")).get("seconds")
+        pause = mapping(mapping(mapping(worker.server.get("lifecycle")).get("preStop")).get("sleep")).get("seconds")
         drain = worker.arguments.value("--shutdown-timeout") or ""
         if not pause or not drain.isdecimal():
             missing = "lifecycle.preStop.sleep" if not pause else "--shutdown-timeout"
@@ -421,7 +417,7 @@ def zone(manifests: Sequence[Object], groups: Groups) -> Iterator[Problem]:  # n
     """Look for a required term over zones that both roles match."""
     for worker in workers(manifests):
         terms = _mappings(
-            _mapping(_mapping(worker.spec.get("affinity")).get("podAffinity")).get("requiredDuringSchedulingIgnoredDuringExecution")
+            mapping(mapping(worker.spec.get("affinity")).get("podAffinity")).get("requiredDuringSchedulingIgnoredDuringExecution")
         )
         if not any(term.get("topologyKey") == ZONE and _admits_both(term, worker.labels) for term in terms):
             message = "does not bind prefill and decode pods to one zone"
@@ -430,8 +426,8 @@ def zone(manifests: Sequence[Object], groups: Groups) -> Iterator[Problem]:  # n
 
 def _admits_both(term: Object, labels: Object) -> bool:
     """Whether a selector matches pods of both roles with these labels, as far as it is one of equal and listed values."""
-    selector, role = _mapping(term.get("labelSelector")), llmd().labels["role"]
-    wanted = {key: {value} for key, value in _mapping(selector.get("matchLabels")).items()}
+    selector, role = mapping(term.get("labelSelector")), llmd().labels["role"]
+    wanted = {key: {value} for key, value in mapping(selector.get("matchLabels")).items()}
     wanted |= {
         rule["key"]: set(rule.get("values", ())) for rule in _mappings(selector.get("matchExpressions")) if rule.get("operator") == "In"
     }
@@ -448,8 +444,8 @@ def _admits_both(term: Object, labels: Object) -> bool:
 def rights(manifests: Sequence[Object], groups: Groups) -> Iterator[Problem]:  # noqa: ARG001
     """Look for IPC_LOCK, or for all rights."""
     for worker in workers(manifests):
-        context = _mapping(worker.server.get("securityContext"))
-        added = _mapping(context.get("capabilities")).get("add") or ()
+        context = mapping(worker.server.get("securityContext"))
+        added = mapping(context.get("capabilities")).get("add") or ()
         if worker.requests.get(EFA) and not context.get("privileged") and "IPC_LOCK" not in added:
             path = f"{worker.path}: securityContext.capabilities.add"
             yield Problem(path, "lacks the right to lock memory", "add IPC_LOCK", ", ".join(added), "IPC_LOCK")
@@ -463,8 +459,8 @@ def rights(manifests: Sequence[Object], groups: Groups) -> Iterator[Problem]:  #
 def known_fields(manifests: Sequence[Object], groups: Groups) -> Iterator[Problem]:  # noqa: ARG001
     """Refuse the field that newer guides set."""
     for body in manifests:
-        for role in _mappings(_mapping(body.get("spec")).get("roles")) if body.get("kind") == "DisaggregatedSet" else ():
-            said = _mapping(role.get("spec")).get("groupIdentity")
+        for role in _mappings(mapping(body.get("spec")).get("roles")) if body.get("kind") == "DisaggregatedSet" else ():
+            said = mapping(role.get("spec")).get("groupIdentity")
             if said is not None:
                 yield Problem(f"{where(body)}: role {role.get('name')}: groupIdentity", "is dropped", "remove it", said)
 

@@ -80,12 +80,13 @@ class Objects(tuple[Object, ...]):
 
 def where(body: Object) -> str:
     """How a finding names an object: ``Kind namespace/name``."""
-    metadata = _mapping(body.get("metadata"))
+    metadata = mapping(body.get("metadata"))
     place = "/".join(str(metadata[key]) for key in ("namespace", "name") if metadata.get(key))
     return f"{body.get('kind', 'object')} {place or '(no name)'}"
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
+def mapping(value: Any) -> Object:
+    """A value as a mapping; empty when it is something else, since an object may hold anything."""
     return value if isinstance(value, dict) else {}
 
 
@@ -95,44 +96,44 @@ def _list(value: Any) -> list[Any]:
 
 def templates(body: Object) -> Iterator[tuple[str, Object]]:
     """Every pod template of an object with its place: of a Pod itself, a workload, a job, or each role of a set."""
-    spec, path = _mapping(body.get("spec")), where(body)
+    spec, path = mapping(body.get("spec")), where(body)
     if body.get("kind") == "Pod":
         yield path, body
     elif body.get("kind") == "DisaggregatedSet":
-        for role in map(_mapping, _list(spec.get("roles"))):
-            yield from _group_templates(f"{path}: role {role.get('name')}", _mapping(role.get("spec")))
+        for role in map(mapping, _list(spec.get("roles"))):
+            yield from _group_templates(f"{path}: role {role.get('name')}", mapping(role.get("spec")))
     elif "leaderWorkerTemplate" in spec:
         yield from _group_templates(path, spec)
     else:
-        yield path, _mapping(_mapping(_mapping(spec.get("jobTemplate")).get("spec")).get("template") or spec.get("template"))
+        yield path, mapping(mapping(mapping(spec.get("jobTemplate")).get("spec")).get("template") or spec.get("template"))
 
 
 def _group_templates(path: str, spec: Object) -> Iterator[tuple[str, Object]]:
-    group = _mapping(spec.get("leaderWorkerTemplate"))
+    group = mapping(spec.get("leaderWorkerTemplate"))
     for name in ("leaderTemplate", "workerTemplate"):
         if name in group:
-            yield path, _mapping(group[name])
+            yield path, mapping(group[name])
 
 
 def pods(body: Object) -> Iterator[Pod]:
     """Every pod that an object makes: the two roles of an InferenceEndpointConfig, or the containers of its pod templates."""
     if body.get("kind") == "InferenceEndpointConfig":
-        yield from _operator_pods(where(body), _mapping(body.get("spec")))
+        yield from _operator_pods(where(body), mapping(body.get("spec")))
         return
     for path, template in templates(body):
-        labels, pod = _mapping(_mapping(template.get("metadata")).get("labels")), _mapping(template.get("spec"))
-        for container in map(_mapping, _list(pod.get("containers"))):
-            resources = _mapping(container.get("resources"))
+        labels, pod = mapping(mapping(template.get("metadata")).get("labels")), mapping(template.get("spec"))
+        for container in map(mapping, _list(pod.get("containers"))):
+            resources = mapping(container.get("resources"))
             serves = container.get("name") == llmd().containers["server"]
             yield Pod(
                 path=f"{path}: container {container.get('name')}",
                 role=str(labels.get(llmd().labels["role"], "")) if serves else "",
                 args=_arguments(container),
-                environment=tuple(map(_mapping, _list(container.get("env")))),
-                requests={**_mapping(resources.get("limits")), **_mapping(resources.get("requests"))},
-                node_selector=_mapping(pod.get("nodeSelector")),
-                tolerations=tuple(map(_mapping, _list(pod.get("tolerations")))),
-                port=next((port.get("containerPort") for port in map(_mapping, _list(container.get("ports")))), None),
+                environment=tuple(map(mapping, _list(container.get("env")))),
+                requests={**mapping(resources.get("limits")), **mapping(resources.get("requests"))},
+                node_selector=mapping(pod.get("nodeSelector")),
+                tolerations=tuple(map(mapping, _list(pod.get("tolerations")))),
+                port=next((port.get("containerPort") for port in map(mapping, _list(container.get("ports")))), None),
                 peers=family(labels) if serves else "",
             )
 
@@ -154,22 +155,22 @@ def _arguments(container: Object) -> tuple[str, ...]:
 
 
 def _operator_pods(path: str, spec: Mapping[str, Any]) -> Iterator[Pod]:
-    worker = _mapping(spec.get("worker"))
+    worker = mapping(spec.get("worker"))
     for role, key in (("prefill", "prefillSpec"), ("decode", "decodingSpec")):
-        block = _mapping(_mapping(spec.get("pdSpec")).get(key))
+        block = mapping(mapping(spec.get("pdSpec")).get(key))
         if not block:
             continue
-        resources = _mapping(block.get("resources"))
+        resources = mapping(block.get("resources"))
         yield Pod(
             path=f"{path}: spec.pdSpec.{key}",
             role=role,
             # The operator puts a role's arguments behind the shared ones; the last one of a flag counts.
             args=tuple(map(str, (*_list(worker.get("args")), *_list(block.get("args"))))),
-            environment=tuple(map(_mapping, _list(worker.get("environmentVariables")))),
-            requests={**_mapping(resources.get("limits")), **_mapping(resources.get("requests"))},
-            node_selector=_mapping(block.get("nodeSelector")),
-            tolerations=tuple(map(_mapping, _list(spec.get("tolerations")))),
-            port=_mapping(worker.get("modelInvocationPort")).get("containerPort"),
+            environment=tuple(map(mapping, _list(worker.get("environmentVariables")))),
+            requests={**mapping(resources.get("limits")), **mapping(resources.get("requests"))},
+            node_selector=mapping(block.get("nodeSelector")),
+            tolerations=tuple(map(mapping, _list(spec.get("tolerations")))),
+            port=mapping(worker.get("modelInvocationPort")).get("containerPort"),
             peers=path,
         )
 
@@ -421,7 +422,7 @@ def object_names(manifests: Sequence[Object], groups: Groups) -> Iterator[Proble
     """Check the name of each object against the rule of its kind, and all of them for doubles."""
     seen: set[tuple[str, ...]] = set()
     for body in manifests:
-        metadata = _mapping(body.get("metadata"))
+        metadata = mapping(body.get("metadata"))
         name = str(metadata.get("name", ""))
         key = (str(body.get("apiVersion")).rpartition("/")[0], str(body.get("kind")), str(metadata.get("namespace", "")), name)
         if key in seen:
@@ -457,11 +458,11 @@ def disaggregated(manifests: Sequence[Object], groups: Groups) -> Iterator[Probl
     for body in manifests:
         if body.get("kind") != "InferenceEndpointConfig":
             continue
-        spec = _mapping(body.get("spec"))
-        roles = _mapping(spec.get("pdSpec"))
-        if not all(_mapping(roles.get(role)) for role in ("prefillSpec", "decodingSpec")):
+        spec = mapping(body.get("spec"))
+        roles = mapping(spec.get("pdSpec"))
+        if not all(mapping(roles.get(role)) for role in ("prefillSpec", "decodingSpec")):
             yield Problem(path=f"{where(body)}: spec.pdSpec", message="lacks a role", fix="give both prefillSpec and decodingSpec")
-        health = _mapping(spec.get("loadBalancer")).get("healthCheckPath")
+        health = mapping(spec.get("loadBalancer")).get("healthCheckPath")
         if health != HEALTH_PATH:
             yield Problem(
                 path=f"{where(body)}: spec.loadBalancer.healthCheckPath", message="is not where vLLM answers", value=health,
