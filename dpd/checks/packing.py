@@ -5,9 +5,11 @@ from typing import Final
 
 from dpd.checks.registry import Context, Problem, check
 from dpd.environment.environment import Environment
+from dpd.finding import Level
+from dpd.sizing.expert_parallel import pod_gpus
 from dpd.sizing.fleet import RoleOnGpus, group_path, roles_on_gpus
 from dpd.sizing.packing import PodKind, exceeding, node_room, pack
-from dpd.sizing.placement import Left, Node, Pods, nodes, place, role_pods
+from dpd.sizing.placement import Left, Node, Pods, apart, nodes, place, role_pods, spread
 
 _SCHEDULER: Final = "https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#inter-pod-affinity-and-anti-affinity"
 _SCALING: Final = "https://kubernetes.io/docs/concepts/workloads/autoscaling/horizontal-pod-autoscale/"
@@ -78,15 +80,14 @@ def _now(environment: Environment, _: Context) -> Iterator[Problem]:
 )  # fmt: skip
 def _update(environment: Environment, _: Context) -> Iterator[Problem]:
     at, now = nodes(environment), _all(environment, _replicas)
-    if any(_unplaced(now, at)):
+    surging = [it for it, _kind in now if it.placed.role.max_surge]
+    if not surging or any(_unplaced(now, at)):
         return  # said by PCK001
-    for surging, _kind in now:
-        extra = surging.placed.role.max_surge
-        if not extra:
-            continue
-        during = [(it, role_pods(it, environment, _replicas(it) + extra) if it is surging else kind) for it, kind in now]
+    for one in surging:
+        extra = one.placed.role.max_surge
+        during = [(it, role_pods(it, environment, _replicas(it) + extra) if it is one else kind) for it, kind in now]
         for left in _unplaced(during, at):
-            path = f"{surging.placed.path}.max_surge"
+            path = f"{one.placed.path}.max_surge"
             yield Problem(path, f"during an update {_counted(left)}", "set max_surge: 0, or add a node", extra, "0 without such a node")
 
 
@@ -104,3 +105,36 @@ def _ceiling(environment: Environment, _: Context) -> Iterator[Problem]:
         path = f"{scaled.placed.path}.autoscaling.max_replicas"
         fix = f"lower max_replicas, or raise {group_path(left.pods.groups[0])}.max_count"
         yield Problem(path, f"at the ceiling {_counted(left)}", fix, _most(scaled), "a node for each pod")
+
+
+@check(
+    "PCK004", "Small pods leave whole nodes for large ones", level=Level.WARNING,
+    why="The scheduler of EKS spreads pods: it prefers the node with the most left. Small pods that come first then stand on every node of "
+        "a group, and a pod that needs a whole one waits for ever, although all of them would fit if they were packed.",
+    link="https://kubernetes.io/docs/reference/scheduling/config/#scheduling-plugins",
+    seen_in=("https://github.com/aws-samples/aws-efa-eks/issues/4",),
+)  # fmt: skip
+def _scattered(environment: Environment, _: Context) -> Iterator[Problem]:
+    at, pods = nodes(environment), _all(environment, _replicas)
+    able = _fit_by_size(pods, at)
+    for it, large in pods:
+        group = it.placed.role.group
+        small = [kind for other, kind in pods if _stands_in_the_way(it, other)]
+        count = sum(node.group == group for node in at)
+        if group not in able or not small or count == 0:
+            continue
+        free = spread(small, node_room(it.instance), count)
+        room = sum(min(have // need for have, need in zip(space, large.needs, strict=True) if need) for space in free)
+        if room < large.count:
+            names = " and ".join(f"{kind.count} {kind.name} pods of {kind.shape.gpus} GPUs" for kind in small)
+            message = f"spread over {count} nodes, {names} leave room for {room} of {large.count} pods of {large.shape.gpus} GPUs"
+            fix = "give the role a group of its own, or deploy it first and acknowledge this"
+            yield Problem(f"{it.placed.path}.group", message, fix, group, "a group of its own")
+
+
+def _stands_in_the_way(large: RoleOnGpus, other: RoleOnGpus) -> bool:
+    """Whether the other role's pods are smaller and may be on any node of the group. llm-d keeps equal pods of one endpoint close."""
+    if other.placed.role.group != large.placed.role.group or large.placed.role is other.placed.role:
+        return False
+    close = large.placed.endpoint is other.placed.endpoint and apart(large.placed.endpoint, {large.placed.role.group: large.group})
+    return pod_gpus(other.placed.role, other.instance) < pod_gpus(large.placed.role, large.instance) and not close

@@ -173,6 +173,20 @@ def place(pods: Iterable[Pods], nodes: Sequence[Node]) -> Placement:
     return min(first, other, key=operator.attrgetter("waiting"))
 
 
+def spread(pods: Iterable[Pods], room: Vector, nodes: int) -> list[Vector]:
+    """What equal nodes have left when pods are dealt out to them one by one, as a scheduler does that prefers the emptiest node."""
+    free, place_of = [room] * nodes, 0
+    for kind in pods:
+        for _ in range(kind.count):
+            for step in range(nodes):
+                at = (place_of + step) % nodes
+                if not exceeding(kind.needs, free[at]):
+                    free[at] = tuple(have - need for have, need in zip(free[at], kind.needs, strict=True))
+                    place_of = at + 1
+                    break
+    return free
+
+
 def _placed(kinds: Sequence[Pods], nodes: Sequence[Node]) -> Placement:
     spaces = [_Space(node, node.room) for node in nodes]
     by_group: dict[str, list[_Space]] = {}

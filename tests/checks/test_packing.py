@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import LLMD_EXAMPLE, ROOT, findings
+from tests.support import LLMD_EXAMPLE, ROOT, base, findings
 
 WIDE = ROOT / "docs" / "example-wide-ep.yaml"
 E = "endpoints[0]."
@@ -27,6 +27,18 @@ def zone(where: str) -> dict[str, Any]:
     return {"cluster.groups.decode.capacity": {"training_plan_arn": PLAN, "availability_zone_id": where}}
 
 
+MIXED: dict[str, Any] = {DECODE + ".group": "prefill", P_COUNT: 2, PREFILL + ".replicas": 2}
+
+
+def small_beside(count: int) -> dict[str, Any]:
+    """So many decoders of four GPUs on the two nodes of a second endpoint's decoder of eight, which needs one of them whole."""
+    second = {**base(LLMD_EXAMPLE)["endpoints"][0], "name": "second"}
+    beside = {DECODE + ".tensor_parallel": 4, DECODE + ".replicas": 2, PREFILL + ".replicas": 1, "endpoints[1]": second}
+    if not count:
+        beside[DECODE + ".replicas"] = 1
+    return {**beside, "cluster.groups.decode.count": 2, P_COUNT: 2}
+
+
 @pytest.mark.parametrize(
     ("id", "path", "wrong", "right"),
     [
@@ -42,6 +54,11 @@ def zone(where: str) -> dict[str, Any]:
          shared(2, 1, 1, p_autoscaling=scaled(1, 2))),
         ("PCK003", DECODE + ".autoscaling.max_replicas", shared(2, 1, 1, d_autoscaling=scaled(1, 3)),
          shared(3, 1, 1, d_autoscaling=scaled(1, 3))),
+        # two prefillers of four GPUs on two nodes, one on each, and a decoder of eight; the same endpoint's pods stay close with llm-d
+        ("PCK004", DECODE + ".group", {**MIXED, E + "backend": "operator", E + "kv.buffer_gib": 8}, MIXED),
+        ("PCK004", DECODE + ".group", {**MIXED, E + "backend": "operator", E + "kv.buffer_gib": 8},
+         {**MIXED, E + "backend": "operator", E + "kv.buffer_gib": 8, P_COUNT: 3}),
+        ("PCK004", "endpoints[1].decode.group", small_beside(1), small_beside(0)),
     ],
 )  # fmt: skip
 def test_a_pod_without_a_node_and_the_nearest_with_one(id: str, path: str, wrong: dict[str, Any], right: dict[str, Any]) -> None:

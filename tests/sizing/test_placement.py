@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dpd.sizing.fleet import roles_on_gpus
 from dpd.sizing.packing import exceeding
-from dpd.sizing.placement import Node, Placement, Pods, apart, nodes, place, role_pods
+from dpd.sizing.placement import Node, Placement, Pods, apart, nodes, place, role_pods, spread
 from dpd.sizing.pod import PodShape
 from tests.support import LLMD_EXAMPLE, ROOT, environment
 
@@ -166,3 +166,18 @@ def test_who_keeps_apart() -> None:
     assert not apart(single.endpoints[0], single.cluster.groups), "on one node they must share it"
     operator = environment()
     assert not apart(operator.endpoints[0], operator.cluster.groups)
+
+
+@given(st.lists(st.tuples(shapes, st.integers(0, 8)), max_size=3), st.integers(1, 6))
+def test_pods_that_are_dealt_out_stay_within_their_nodes(rows: list[tuple[PodShape, int]], count: int) -> None:
+    kinds = [Pods(str(number), "", ("a",), shape, amount) for number, (shape, amount) in enumerate(rows)]
+    free = spread(kinds, ROOM, count)
+    assert len(free) == count
+    assert all(have >= 0 for space in free for have in space)
+    taken = count * ROOM[4] - sum(space[4] for space in free)
+    assert taken <= sum(kind.count for kind in kinds)
+
+
+def test_equal_pods_are_dealt_out_one_to_a_node() -> None:
+    assert [space[0] for space in spread([pods("small", 3, 1)], ROOM, 4)] == [7, 7, 7, 8]
+    assert [space[0] for space in spread([pods("small", 5, 1)], ROOM, 4)] == [6, 7, 7, 7]
