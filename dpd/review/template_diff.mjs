@@ -40,6 +40,7 @@ for (const [stack, [before, after]] of Object.entries(given.pairs)) {
     resources,
     broadened: difference.permissionsBroadened,
     statements: access.statements.additions.map((statement) => statement.toJson?.() ?? statement),
+    statements_gone: access.statements.removals.map((statement) => statement.toJson?.() ?? statement),
     managed_policies: access.managedPolicies.additions.map((policy) => policy.toJson?.() ?? policy),
     ingress: rules.ingress.additions.map((rule) => rule.toJson?.() ?? rule),
     egress: rules.egress.additions.map((rule) => rule.toJson?.() ?? rule),

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -214,8 +215,9 @@ def _sources(template: Template) -> str:
 
 def _widenings(stack: str, answer: Answer) -> list[Widening]:
     found = []
+    gone = {_without_digests(statement) for statement in answer["statements_gone"]}
     for statement in answer["statements"]:
-        if statement.get("effect") == "Allow":
+        if statement.get("effect") == "Allow" and _without_digests(statement) not in gone:
             said = f"{_set(statement['principals'])} may {_set(statement['actions'])} on {_set(statement['resources'])}"
             found.append(Widening(stack, said, of_rights=True))
     found += [
@@ -225,6 +227,14 @@ def _widenings(stack: str, answer: Answer) -> list[Widening]:
     for direction in ("ingress", "egress"):
         found += [Widening(stack, f"{rule['groupId']} opens {direction}: {_rule(rule)}", of_rights=False) for rule in answer[direction]]
     return found
+
+
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
+
+
+def _without_digests(statement: dict[str, Any]) -> str:
+    """A statement whatever the content of the asset is that it names: a new version of a file is no new right."""
+    return _DIGEST.sub("", json.dumps(statement, sort_keys=True))
 
 
 def _set(values: dict[str, Any]) -> str:
