@@ -75,7 +75,7 @@ def arguments(endpoint: Endpoint, site: Site, chosen: Picking) -> list[str]:
 
     TLS with a certificate that it signs itself is for a Gateway elsewhere; beside its own proxy it speaks in clear.
     """
-    names, ports, facts = LlmdNames.of(endpoint), llmd().ports, _facts()
+    names, ports = LlmdNames.of(endpoint), llmd().ports
     found = (
         [f"--pool-name={names.pool}", f"--pool-namespace={names.namespace}", f"--pool-group={POOL_GROUP}"]
         if endpoint.routing.gateway
@@ -95,10 +95,9 @@ def arguments(endpoint: Endpoint, site: Site, chosen: Picking) -> list[str]:
         f"--secure-serving={'true' if endpoint.routing.gateway else 'false'}",
         "--ha-enable-leader-election=false",
         *(["--allow-experimental-plugins=true"] if chosen.config.alpha() else []),
-        f"--drain-timeout={facts['drain_seconds']}s",
         "--tracing=false",
         "--zap-encoder=json",
-        f"--v={facts['log_level']}",
+        f"--v={_facts()['log_level']}",
     ]
 
 
@@ -231,7 +230,7 @@ def _picker(endpoint: Endpoint, site: Site, chosen: Picking) -> Body:
         "resources": amounts(_facts()["resources"]),
         "livenessProbe": {**health, "initialDelaySeconds": 5, "periodSeconds": 10, "failureThreshold": 6},
         "readinessProbe": {**health, "periodSeconds": 2},
-        "lifecycle": _notice(),
+        "lifecycle": _pause(_facts()["notice_seconds"]),
         "securityContext": security(),
         "volumeMounts": [
             {"name": "config", "mountPath": _CONFIG_FOLDER, "readOnly": True},
@@ -274,15 +273,15 @@ def _envoy(name: str, amount: Body, ready: str, ports: list[Body]) -> Body:
         "startupProbe": probe(READY_PATH, 12),
         "livenessProbe": probe(READY_PATH, 6),
         "readinessProbe": probe(ready, 2),
-        "lifecycle": _notice(),
+        "lifecycle": _pause(_facts()["notice_seconds"] + _facts()["drain_seconds"]),
         "securityContext": security(),
         "volumeMounts": [{"name": "envoy", "mountPath": _PROXY_FOLDER, "readOnly": True}],
     }
 
 
-def _notice() -> Body:
-    """Time for clients and the Gateway to notice that the pod goes, in which it still serves."""
-    return {"preStop": {"sleep": {"seconds": _facts()["notice_seconds"]}}}
+def _pause(seconds: int) -> Body:
+    """Time in which a container of a pod that goes still serves: clients notice, and the picker, then the proxy, finish what they have."""
+    return {"preStop": {"sleep": {"seconds": seconds}}}
 
 
 def _configuration(name: str, volume: str, file: str) -> Body:

@@ -208,7 +208,7 @@ def _gpu_blocks(endpoint: Endpoint, site: Site) -> int:
 def _tokens(endpoint: Endpoint) -> dict[str, Any]:
     facts, names = _facts()["tokenizer"], LlmdNames.of(endpoint)
     url = f"http://{names.tokenizer}.{names.namespace}.svc.cluster.local:{facts['port']}"
-    return {"modelName": endpoint.served_name, "vllm": {"url": url, "timeout": facts["timeout"]}}
+    return {"modelName": endpoint.served_name, "vllm": {"url": url}}
 
 
 def _index(endpoint: Endpoint, site: Site) -> dict[str, Any]:
@@ -221,12 +221,10 @@ def _index(endpoint: Endpoint, site: Site) -> dict[str, Any]:
             "kvCacheBackendConfigs": [{"name": tier.name, "weight": float(tier.weight)} for tier in known],
         },
         "speculativeIndexing": True,
-        "speculativeTTL": _facts()["speculative_ttl"],
         "kvEventsConfig": {
             "topicFilter": "kv@",
             "discoverPods": True,
             "podDiscoveryConfig": {"socketPort": llmd().ports["kv_events"]},
-            "engineType": "vllm",
         },
     }
 

@@ -286,3 +286,9 @@ def test_the_token_of_the_hub_comes_from_a_secret() -> None:
 
 def test_images_are_those_of_the_version_table() -> None:
     assert container("epp")["image"].startswith(f"ghcr.io/llm-d/llm-d-router-endpoint-picker:v{pinned()}@sha256:")
+
+
+def test_a_pod_that_goes_finishes_what_it_has() -> None:
+    """The picker must outlive the proxy's requests, and both the pod's grace."""
+    seconds = {known["name"]: known["lifecycle"]["preStop"]["sleep"]["seconds"] for known in pod()["containers"]}
+    assert 0 < seconds["epp"] < seconds["envoy"] < pod()["terminationGracePeriodSeconds"]
