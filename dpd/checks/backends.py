@@ -9,6 +9,7 @@ from dpd.catalog import images
 from dpd.checks.registry import Context, Problem, check
 from dpd.environment.endpoint import Endpoint
 from dpd.environment.environment import Environment
+from dpd.finding import Level
 
 _PAGE: Final = "docs/backends.md"
 _DPD: Final = "https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-model-deployment-dpd.html"
@@ -230,3 +231,18 @@ def image(environment: Environment, _: Context) -> Iterator[Problem]:
                 f"is required {'with kv.tier_engine: lmcache' if tiers else f'with the {known.name} backend'}",
                 "state the version of LMCache in the image, or use another image",
             )
+
+
+@check(
+    "BCK008", "What is said for a backend has an endpoint that uses it", level=Level.WARNING,
+    why="A mirror that no endpoint pulls from looks like a closed network that is provided for, and is none.",
+    link=_PAGE,
+)  # fmt: skip
+def unused(environment: Environment, _: Context) -> Iterator[Problem]:
+    """Say which mirrors of the router nobody pulls from."""
+    served = [endpoint for endpoint in environment.endpoints if endpoint.backend == "llm-d"]
+    knows_tokens = any(endpoint.routing.strategy == "kv_aware" for endpoint in served)
+    for name, repository in environment.cluster.router_repositories.items():
+        if not served or (name == "tokenizer" and not knows_tokens):
+            message = "no endpoint with strategy kv_aware needs it" if served else "no endpoint has backend: llm-d"
+            yield Problem(f"cluster.router_repositories.{name}", message, "remove it", repository)

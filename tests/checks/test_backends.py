@@ -63,6 +63,14 @@ def test_what_a_backend_cannot_do_is_said_once(example: Any, id: str, wrong: dic
     assert not findings(right, id=id, example=example)
 
 
+def test_a_mirror_that_nobody_pulls_from_is_said() -> None:
+    mirrors = {"cluster.router_repositories": {"picker": "mirror.example/picker", "tokenizer": "mirror.example/tokenizer"}}
+    paths = [f"cluster.router_repositories.{name}" for name in ("picker", "tokenizer")]
+    assert [one.path for one in findings(mirrors, id="BCK008")] == paths
+    assert [one.path for one in findings(mirrors, id="BCK008", example=LLMD_EXAMPLE)] == paths[1:]
+    assert not findings({**mirrors, f"{ROUTING}strategy": "kv_aware"}, id="BCK008", example=LLMD_EXAMPLE)
+
+
 def test_what_cannot_be_done_cannot_be_accepted() -> None:
     changes = {f"{ROUTING}strategy": "load", "acknowledge": [{"id": "BCK001", "reason": "we shall see"}]}
     (one,) = findings(changes, id="BCK001")
