@@ -43,11 +43,8 @@ def huge_pages_without_request(variables: Mapping[str, str], requested: bool) ->
     wanted = variables.get(name, "").lower() not in _FALSE
     if wanted and not requested:
         message = f"makes libfabric allocate huge pages, and the pod requests none, so it dies at start; {known['amount']} are needed"
-        yield Fault(
-            name,
-            message,
-            f"remove the variable, or request {resource}: {known['amount']} for both roles (hugepages_mib with llm-d, raw.spec with the operator)",
-        )
+        where = "hugepages_mib with llm-d, raw.spec with the operator"
+        yield Fault(name, message, f"remove the variable, or request {resource}: {known['amount']} for both roles ({where})")
     if requested and not wanted and name in variables:
         yield Fault(
             name, f"turns huge pages off while the pod requests {resource}, which not every node has", f"remove the {resource} request"
