@@ -1,5 +1,6 @@
 """From a candidate to its outcome, by simulation."""
 
+import itertools
 import math
 import statistics
 from collections.abc import Callable, Iterable, Sequence
@@ -11,10 +12,13 @@ from dpd.planning.calibration import Calibration
 from dpd.planning.candidate import Candidate, Case, Outcome, Percentiles
 from dpd.planning.gaps import Written, pace
 from dpd.planning.simulator import Pool, Served, Simulator, SimulatorError
-from dpd.planning.sweep import Answers, Ask
+from dpd.planning.sweep import Answers, Ask, closed_form, rank
 
 THREADS: Final = 2
 """The simulator holds no lock of Python's while it runs."""
+MOST: Final = 48
+"""Layouts of one sweep that are simulated before the closed form sorts them. Two nodes have fewer."""
+ENGINE: Final = "simulation"
 _MS: Final = 1e3
 _GROWS: Final = 0.05
 """A queue grows when waiting lengthens by this share of the time that passes."""
@@ -49,22 +53,56 @@ def simulate_all(candidates: Iterable[Candidate], case: Case, calibration: Calib
     return [outcomes[candidate] for candidate in listed if candidate in outcomes], refused
 
 
-def simulated(calibration: Calibration) -> Ask:
-    """The simulator as the engine of a sweep. It answers the same question once."""
-    known: dict[tuple[Candidate, Case], Outcome | str] = {}
+def simulated(calibration: Calibration, *, most: int = MOST) -> Ask:
+    """The simulator as the engine of a sweep. It answers the same question once.
 
-    def ask(candidates: Sequence[Candidate], case: Case, done: Callable[[], None]) -> Answers:
-        new = [candidate for candidate in dict.fromkeys(candidates) if (candidate, case) not in known]
-        outcomes, refused = simulate_all(new, case, calibration, done) if new else ([], {})
+    Of more than ``most`` layouts those are simulated that the closed form ranks first, and whatever is first after that. The others keep
+    the answer of the closed form, which says so: none of them is the best one.
+    """
+    known: dict[tuple[Candidate, Case], Outcome | str] = {}
+    screen = closed_form(calibration)
+
+    def answer(candidates: list[Candidate], case: Case, done: Callable[[], None]) -> None:
+        if candidates:
+            outcomes, refused = simulate_all(candidates, case, calibration, done)
+            known.update({(outcome.candidate, case): outcome for outcome in outcomes})
+            known.update({(candidate, case): why for candidate, why in refused.items()})
+
+    def screened(candidates: list[Candidate], case: Case, done: Callable[[], None]) -> None:
+        outcomes, refused = screen(candidates, case, lambda: None)
         known.update({(outcome.candidate, case): outcome for outcome in outcomes})
         known.update({(candidate, case): why for candidate, why in refused.items()})
-        for _ in range(len(candidates) - len(new)):
+        order = sorted(outcomes, key=lambda outcome: (rank(outcome, case), outcome.candidate))
+        answer([outcome.candidate for outcome in order[:most]], case, done)
+        while first := _first_without(known, candidates, case):
+            answer([first], case, done)
+
+    def ask(candidates: Sequence[Candidate], case: Case, done: Callable[[], None]) -> Answers:
+        calls = itertools.count(1)
+
+        def called() -> None:
+            next(calls)
+            done()
+
+        new = [candidate for candidate in dict.fromkeys(candidates) if (candidate, case) not in known]
+        (screened if len(new) > most else answer)(new, case, called)
+        for _ in range(len(candidates) - next(calls) + 1):
             done()
         answers = [(candidate, known[candidate, case]) for candidate in candidates]
         found = [answer for _, answer in answers if isinstance(answer, Outcome)]
         return found, {candidate: answer for candidate, answer in answers if isinstance(answer, str)}
 
     return ask
+
+
+def _first_without(known: dict[tuple[Candidate, Case], Outcome | str], candidates: Sequence[Candidate], case: Case) -> Candidate | None:
+    """The best layout of each kind, when it was not simulated."""
+    for kind in ("colocated", "disaggregated"):
+        found = [answer for candidate in candidates if candidate.kind == kind and isinstance(answer := known[candidate, case], Outcome)]
+        best = min(found, key=lambda outcome: (rank(outcome, case), outcome.candidate), default=None)
+        if best is not None and best.engine != ENGINE:
+            return best.candidate
+    return None
 
 
 def _outcome(candidate: Candidate, case: Case, served: Sequence[Served], remote: frozenset[int], link: float) -> Outcome:
@@ -95,7 +133,7 @@ def _outcome(candidate: Candidate, case: Case, served: Sequence[Served], remote:
         output_tokens_per_second=sum(request.output_tokens for request in requests) / max(makespan_ms, 1.0) * _MS,
         saturated=saturated,
         link_utilisation=link,
-        engine="simulation",
+        engine=ENGINE,
         capacity_per_second=len(requests) / first_tokens_ms * _MS if saturated else math.inf,
     )
 

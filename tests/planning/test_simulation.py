@@ -12,6 +12,7 @@ from dpd.planning.candidate import Candidate, Outcome, Request
 from dpd.planning.known_models import config, missing, path
 from dpd.planning.simulation import simulate, simulate_all, simulated
 from dpd.planning.simulator import Pool, Simulator, SimulatorError
+from dpd.planning.sweep import rank
 from dpd.planning.two_stage import handed_over
 from dpd.sizing.transfer import Link
 from tests.planning.simulated import case, needs_simulator, poisson
@@ -148,6 +149,25 @@ def test_the_same_question_is_answered_once() -> None:
     first = asked(candidates, case(count=60), lambda: calls.append(1))
     assert asked(candidates, case(count=60), lambda: calls.append(1)) == first
     assert len(calls) == 4
+
+
+@needs_simulator
+def test_of_many_layouts_the_best_of_each_kind_is_always_simulated() -> None:
+    asked, calls = case(4.0, count=100), []
+    layouts = [
+        *(Candidate.colocated(4, 4, chunk) for chunk in (8192, 4096, 1024)),
+        *(Candidate.disaggregated(p, 4 - p, 4) for p in (1, 2, 3)),
+    ]
+    some, refused = simulated(NONE, most=1)(layouts, asked, lambda: calls.append(1))
+    everything, _ = simulated(NONE)(layouts, asked, lambda: None)
+    assert [outcome.candidate for outcome in some] == layouts
+    assert not refused
+    assert len(calls) == len(layouts)
+    for kind in ("colocated", "disaggregated"):
+        best = min((outcome for outcome in some if outcome.candidate.kind == kind), key=lambda outcome: rank(outcome, asked))
+        assert best.engine == "simulation"
+        assert best in everything
+    assert {outcome.engine for outcome in some} == {"simulation", "closed form"}
 
 
 def test_a_machine_without_measurements_is_named() -> None:
