@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from dpd.backends.arguments import Argument, parse
 from dpd.catalog import images
-from dpd.catalog.engines import Flag, Lists, any_version, lists
+from dpd.catalog.engines import SOFTWARE, Flag, Lists, any_version, engine, lists, version_key
 from dpd.catalog.llmd import llmd
 
 Object = Mapping[str, Any]
@@ -287,7 +287,7 @@ def _connector(path: str, value: dict[str, Any], known: Lists, versions: Version
         return
     for key in extra:
         if key not in known.keys("connectors", name) and not (name in _LMCACHE_CONNECTORS and _of_lmcache(key, versions)):
-            near = _closest(key, known.keys("connectors", name))
+            near = _since(known, "connectors", name, key)
             yield Unknown(path, f"{name} of {known.title} reads no such key of kv_connector_extra_config", key, near, known.exact)
     for inner in extra.get("connectors", ()):
         yield from _config(path, "KVTransferConfig", inner, known, versions)
@@ -310,12 +310,16 @@ def _tier(path: str, tier: dict[str, Any], known: Lists) -> Iterator[Unknown]:
         return
     for key in tier:
         if key not in known.keys("tiers", name):
-            near = _closest(key, known.keys("tiers", name))
+            near = _since(known, "tiers", name, key)
             yield Unknown(path, f"the {name} tier of {known.title} has no such key", key, near, known.exact)
 
 
-def _closest(key: str, keys: frozenset[str]) -> str:
-    return f"it reads {', '.join(sorted(keys))}" if keys else f"remove {key}"
+def _since(known: Lists, table: str, name: str, key: str) -> str:
+    """What to do about a key: the first later version that reads it, or the keys that this one reads."""
+    later = [version for version in engine(known.software).stamps if known.version and version_key(version) > version_key(known.version)]
+    came = next((version for version in later if key in lists(known.software, version).keys(table, name)), None)
+    keys = known.keys(table, name)
+    return f"{SOFTWARE[known.software]} has it since {came}" if came else f"it reads {', '.join(sorted(keys))}" if keys else f"remove {key}"
 
 
 def _queries(node: Any, path: str) -> Iterator[tuple[str, str]]:

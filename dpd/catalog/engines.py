@@ -8,12 +8,9 @@ import difflib
 import json
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 from typing import Any, Final, Literal
 
-import yaml
-
-from dpd.catalog.tables import DATA
+from dpd.catalog.tables import DATA, yaml_table
 
 FOLDER: Final = DATA / "engines"
 SOFTWARE: Final = {
@@ -153,16 +150,15 @@ def engine(software: str) -> Engine:
         content = json.loads(path.read_text(encoding="utf-8"))
         stamps = content.pop("versions")
         return Engine(content.pop("software"), content.pop("source"), stamps, content)
-    return _by_hand(FOLDER / f"{software}.yaml")
+    return _by_hand(software, dict(yaml_table(f"engines/{software}")))
 
 
-def _by_hand(path: Path) -> Engine:
-    content = yaml.safe_load(path.read_text(encoding="utf-8"))
+def _by_hand(software: str, content: dict[str, Any]) -> Engine:
     stamp, version = content.pop("stamp"), str(content.pop("version"))
     histories: dict[str, dict[str, dict[str, Entry | None]]] = {
         table: {name: {version: entry or {}} for name, entry in _named(names)} for table, names in content.items()
     }
-    return Engine(path.stem, stamp["source"], {version: {key: str(value) for key, value in stamp.items()}}, histories)
+    return Engine(software, stamp["source"], {version: {key: str(value) for key, value in stamp.items()}}, histories)
 
 
 def _named(names: list[str] | dict[str, Entry]) -> list[tuple[str, Entry]]:

@@ -5,11 +5,13 @@ from typing import Final
 
 from dpd.backends.arguments import parse
 from dpd.backends.emitted import Unknown, Versions, unknown, unknown_argument, unknown_variable
+from dpd.backends.site import Site
+from dpd.backends.workload import arguments, workload
 from dpd.catalog.engines import SOFTWARE, Lists, lists
 from dpd.catalog.images import default_image
 from dpd.checks.manifests import Groups, Object, manifest_check
 from dpd.checks.registry import Context, Problem, check
-from dpd.environment.endpoint import Endpoint
+from dpd.environment.endpoint import Endpoint, Role
 from dpd.environment.environment import Environment
 from dpd.finding import Level
 
@@ -109,3 +111,45 @@ def emitted(manifests: Sequence[Object], groups: Groups) -> Iterator[Problem]:  
     for body in manifests:
         for found in unknown(body):
             yield _problem(found, found.path)
+
+
+@check(
+    "ENG005", "The versions in the image know what this tool says to them",
+    why="A feature of this tool can need a newer vLLM or LMCache than the image carries. vLLM exits on a flag from the future; a key of a "
+    "connector that it does not read yet it ignores, and pods that were to keep their KV apart share it.",
+    link=_KV,
+    seen_in=("https://github.com/vllm-project/vllm/issues/41814",),
+)  # fmt: skip
+def derived(environment: Environment, _: Context) -> Iterator[Problem]:
+    """Compare what is derived from the file, user's own arguments and variables aside, with the lists of the stated versions."""
+    site = Site.of(environment)
+    for index, endpoint in enumerate(environment.endpoints):
+        plain = endpoint.model_copy(update={"environment": {}, **{name: _without_arguments(role) for name, role in endpoint.roles}})
+        said: set[str] = set()
+        try:
+            found = [item for body in _workers(plain, site) for item in unknown(body, versions(endpoint))]
+        except ValueError:  # an unknown group or type, which other rules report
+            continue
+        for item in found:
+            if item.value not in said:
+                said.add(item.value)
+                yield _problem(item, f"endpoints[{index}].image" if endpoint.image else f"endpoints[{index}]")
+
+
+def _without_arguments(role: Role) -> Role:
+    return role.model_copy(update={"extra_args": ()})
+
+
+def _workers(endpoint: Endpoint, site: Site) -> Iterator[Object]:
+    """The objects in which engines run. The operator's own object takes longer to make than all rules to run, so its pods stand for it."""
+    if endpoint.backend != "operator":
+        from dpd.backends.llmd.workers import objects  # noqa: PLC0415 (only where an endpoint needs it)
+
+        yield from objects(endpoint, site)
+        return
+    work = workload(endpoint, site)
+    variables = [{"name": name, "value": value} for name, value in work.environment.items()]
+    for role in (work.prefill, work.decode):
+        words = ["vllm", "serve", *arguments(role.flags)]
+        container = {"name": role.name, "image": work.image, "command": words, "env": variables}
+        yield {"kind": "Pod", "metadata": {"name": endpoint.name}, "spec": {"containers": [container]}}

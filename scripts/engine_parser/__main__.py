@@ -1,9 +1,12 @@
-"""Ask the real parsers about every example: ``python -m scripts.engine_parser``. Installs some 3 GB outside of the project, once.
+"""Ask the real parsers about every example: ``python -m scripts.engine_parser [--every-version]``.
+
+Installs some 3 GB outside of the project, once.
 
 vLLM's Python sources of other versions than the installed one run from their unpacked wheels on the same dependencies, so that
 each argument list is read by the parser of the version that its image carries.
 """
 
+import argparse
 import json
 import os
 import subprocess
@@ -19,7 +22,7 @@ import yaml
 from dpd.backends.backend import backend
 from dpd.backends.emitted import containers, of_image, program
 from dpd.backends.site import Site
-from dpd.catalog.engines import Lists, lists
+from dpd.catalog.engines import Lists, engine, lists
 from dpd.environment.environment import Environment
 from scripts.engine_lists.__main__ import wheel
 from scripts.engine_lists.wheels import cache
@@ -72,7 +75,8 @@ def unpacked(software: str, version: str) -> Path | None:
         if found is None:
             return None
         with zipfile.ZipFile(found.path) as archive:
-            archive.extractall(folder)
+            # Compiled parts are for another torch, and parsers need none.
+            archive.extractall(folder, [name for name in archive.namelist() if not name.endswith(".so")])
     return folder
 
 
@@ -118,11 +122,15 @@ def _run(*command: str) -> None:
 
 def main() -> int:
     """Ask each version about what goes to it, and about its flags; say what was refused."""
+    options = argparse.ArgumentParser(prog="python -m scripts.engine_parser", description=__doc__)
+    options.add_argument("--every-version", action="store_true", help="compare the flags of every version that the catalog knows")
+    every = options.parse_args().every_version
     started = time.monotonic()
     by_version: dict[tuple[str, str], list[Job]] = {}
     for software, version, job in jobs():
         by_version.setdefault((software, version), []).append(job)
-    by_version.setdefault(("vllm", INSTALLED), [])
+    for version in engine("vllm").stamps if every else (INSTALLED,):
+        by_version.setdefault(("vllm", version), [])
     wrong = 0
     for (software, version), asked in sorted(by_version.items()):
         more: list[Job] = [{"kind": "flags"}] if software == "vllm" else []

@@ -16,16 +16,17 @@ from dpd.backends.site import Site
 from dpd.catalog.engines import lists
 from dpd.catalog.images import default_image
 from dpd.environment.environment import Environment
-from tests.support import ROOT
+from tests.support import EXAMPLE, LLMD_EXAMPLE, ROOT, environment
 
+WIDE = ROOT / "docs" / "example-wide-ep.yaml"
 EXAMPLES = sorted((ROOT / "docs").glob("example*.yaml"))
 
 
 def objects(path: Path) -> Iterator[dict[str, Any]]:
     content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    environment = Environment.model_validate(content, context={"folder": path.parent}).named("dev")
-    site = Site.of(environment)
-    for endpoint in environment.endpoints:
+    known = Environment.model_validate(content, context={"folder": path.parent}).named("dev")
+    site = Site.of(known)
+    for endpoint in known.endpoints:
         yield from backend(endpoint.backend).objects(endpoint, site)
 
 
@@ -177,3 +178,51 @@ def test_words_of_a_script() -> None:
 def test_lists_of_hand() -> None:
     assert lists("llm-d-picker", "0.10.0").exact
     assert not lists("llm-d-sidecar", "0.11.0").exact
+
+
+E = "endpoints[0]."
+CPU = {E + "kv.cpu_tier": True, E + "kv.cpu_tier_gib": 100}
+NVME = {E + "kv.disk_tier": {"medium": "nvme", "path": "kv", "capacity_gib": 800}}
+SCALED = {"min_replicas": 1, "max_replicas": 2}
+BOTH: list[dict[str, Any]] = [
+    *({E + "kv.dtype": value} for value in ("auto", "fp8", "fp8_e4m3", "fp8_e5m2")),
+    *({E + "kv.block_size": value} for value in (16, 32, 64, 128)),
+    *({E + "routing.strategy": value} for value in ("prefix_aware", "session", "round_robin")),
+    {E + "routing.strategy": "kv_aware", E + "routing.api": "completions"},
+    CPU,
+]
+OF_LLMD: list[dict[str, Any]] = [
+    *BOTH,
+    *({E + "kv.load_failure": value} for value in ("fail", "recompute")),
+    *(
+        CPU | {E + "kv.tier_engine": engine, E + "kv.eviction": policy}
+        for engine, policy in (("native", "lru"), ("lmcache", "lru"), ("lmcache", "lfu"))
+    ),
+    *(CPU | NVME | {E + "kv.tier_engine": engine} for engine in ("native", "lmcache")),
+    # No image that the catalog knows has Mooncake, and vLLM 0.23 does not read a key that it needs.
+    CPU | {E + "kv.shared_tier": "mooncake://store:50051", E + "image": {"repository": "a", "tag": "1", "vllm": "0.24.0", "nixl": "1.2.0"}},
+    {E + "routing.strategy": "load"},
+    {E + "routing.no_prefiller": "fallback"},
+    {E + "routing.gateway": {}},
+    {E + "workload": "disaggregated_set"},
+    *({E + f"{role}.autoscaling": SCALED} for role in ("prefill", "decode")),
+]
+OF_WIDE: list[dict[str, Any]] = [
+    {},
+    *({E + f"{role}.expert_parallel.all2all": "allgather_reducescatter"} for role in ("prefill", "decode")),
+]
+
+
+def made(example: Path, changes: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    known = environment(changes, example=example)
+    for endpoint in known.endpoints:
+        yield from backend(endpoint.backend).objects(endpoint, Site.of(known))
+
+
+@pytest.mark.parametrize(
+    ("example", "changes"),
+    [*((EXAMPLE, item) for item in BOTH), *((LLMD_EXAMPLE, item) for item in OF_LLMD), *((WIDE, item) for item in OF_WIDE)],
+    ids=repr,
+)
+def test_nothing_that_a_setting_emits_is_unknown(example: Path, changes: dict[str, Any]) -> None:
+    assert [found for body in made(example, changes) for found in unknown(body)] == []

@@ -6,7 +6,7 @@ import pytest
 
 from dpd.checks.manifests import run_manifests
 from dpd.finding import Level
-from tests.support import findings
+from tests.support import LLMD_EXAMPLE, findings
 
 E = "endpoints[0]."
 ARGS = E + "prefill.extra_args"
@@ -41,6 +41,16 @@ WRONG: list[tuple[str, dict[str, Any], str, str, Level]] = [
     ("ENG004", {RAW: {"worker": {"args": ["--tensor-paralel-size", "8"]}}}, RAW, "--tensor-parallel-size", Level.ERROR),
 ]
 
+LLMD_IMAGE = {"repository": "example.com/team/serve", "tag": "7", "nixl": "1.2.0"}
+STORE = {E + "kv.cpu_tier": True, E + "kv.cpu_tier_gib": 100, E + "kv.shared_tier": "mooncake://store:50051"}
+OF_LLMD: list[tuple[dict[str, Any], list[str]]] = [
+    ({}, []),
+    ({E + "image": LLMD_IMAGE | {"vllm": "0.23.0"}}, []),
+    ({E + "image": LLMD_IMAGE | {"vllm": "0.23.0"}, **STORE}, ["vLLM has it since 0.24.0"]),
+    ({E + "image": LLMD_IMAGE | {"vllm": "0.24.0"}, **STORE}, []),
+    ({E + "prefill.extra_args": ["--brand-new"], E + "environment": {"VLLM_BRAND_NEW": "1"}}, []),
+]
+
 RIGHT: list[tuple[str, dict[str, Any]]] = [
     ("ENG001", {}),
     ("ENG001", {E + "image": OWN | {"vllm": "0.33.0", "lmcache": "0.5.6"}}),
@@ -54,6 +64,7 @@ RIGHT: list[tuple[str, dict[str, Any]]] = [
     ("ENG003", {ENV: {"LMCACHE_USE_GDS": "True"}, E + "image": OWN | {"lmcache": "0.5.6"}}),
     ("ENG003", {ENV: {"NIXL_TELEMETRY_ENABLE": "y", "NIXL_LOG_LEVEL": "debug"}}),
     ("ENG004", {}),
+    ("ENG005", {}),
 ]  # fmt: skip
 
 
@@ -67,6 +78,11 @@ def test_wrong(id: str, changes: dict[str, Any], path: str, fix: str, level: Lev
 @pytest.mark.parametrize(("id", "changes"), RIGHT)
 def test_right(id: str, changes: dict[str, Any]) -> None:
     assert findings(changes, id=id) == []
+
+
+@pytest.mark.parametrize(("changes", "fixes"), OF_LLMD)
+def test_what_the_tool_says_itself(changes: dict[str, Any], fixes: list[str]) -> None:
+    assert [finding.fix for finding in findings(changes, id="ENG005", example=LLMD_EXAMPLE)] == fixes
 
 
 def test_rendered_objects_are_checked_too() -> None:
