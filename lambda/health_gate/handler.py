@@ -16,18 +16,20 @@ import json
 import logging
 import re
 import time
+from bisect import bisect_right
 from collections.abc import Mapping
+from itertools import accumulate
 from typing import Any, Final, Protocol
 
 from health_gate import sinks
 from health_gate.clients import clients
 from health_gate.reading import BadSpec
-from health_gate.report import shortened
 from health_gate.run import run
 from health_gate.spec import Spec
 
 REASON_BYTES: Final = 2000
-"""CloudFormation takes 4 KB for the whole response; the framework adds its own words to the reason."""
+"""CloudFormation takes 4 KB for the whole response; the framework adds its own words and its stack to the reason. Counted as
+JSON writes it, where a quotation mark is two bytes."""
 _RESERVE_SECONDS: Final = 15
 _PROPERTIES: Final = ("Spec", "SpecUri")
 _MARK: Final = re.compile(r"\$\{[A-Z_]+\}")
@@ -72,7 +74,7 @@ def is_complete(event: Mapping[str, Any], context: Context) -> dict[str, Any]:
     sinks.write(report, waited_seconds=round(waited), stored=address)
     if report.open:
         late = "" if report.settled(waited) else f"Not proven after {round(waited / 60)} minutes. "
-        raise GateFailed(shortened(f"{late}{report.summary(REASON_BYTES, waited)} {address}".rstrip(), REASON_BYTES))
+        raise GateFailed(_reason(f"{late}{report.summary(REASON_BYTES, waited)} {address}".rstrip()))
     return {"IsComplete": True, "Data": {"Outcome": report.outcome.value, "Checks": str(len(report.results)), "Report": address}}
 
 
@@ -101,6 +103,14 @@ def _rolling_back(event: Mapping[str, Any]) -> bool:
         logging.getLogger("health_gate").warning("The stack's state is not known (%s).", type(error).__name__)
         return False
     return bool(stack["StackStatus"] == "UPDATE_ROLLBACK_IN_PROGRESS")
+
+
+def _reason(text: str) -> str:
+    """A text that is at most ``REASON_BYTES`` long once it is written as JSON."""
+    sizes = list(accumulate(len(json.dumps(each, ensure_ascii=False).encode("utf-8", "replace")) - 2 for each in text))
+    if not sizes or sizes[-1] <= REASON_BYTES:
+        return text
+    return text[: bisect_right(sizes, REASON_BYTES - 3)] + "..."
 
 
 def _seconds(spec: Spec, context: Context) -> float:

@@ -90,5 +90,5 @@ class Report:
 
 def shortened(text: str, limit: int) -> str:
     """Cut to at most ``limit`` bytes of UTF-8, between characters."""
-    encoded = text.encode()
+    encoded = text.encode("utf-8", "replace")
     return text if len(encoded) <= limit else encoded[: limit - 3].decode("utf-8", "ignore") + "..."

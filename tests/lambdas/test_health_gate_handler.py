@@ -208,15 +208,22 @@ def test_the_canary_tells_and_does_not_raise(deployed: World) -> None:
 # --- secrets
 
 
+@pytest.mark.parametrize("request_type", ["Create", "Update"])
 @pytest.mark.parametrize("faults", [set(), {"500"}, {"error_in_body"}, {"error_in_stream"}, {"corrupt"}, {"html"}])
-def test_neither_url_nor_tokens_nor_prompts_are_ever_written(deployed: World, faults: set[str], caplog: pytest.LogCaptureFixture) -> None:
+def test_neither_url_nor_tokens_nor_prompts_are_ever_written(
+    deployed: World, faults: set[str], request_type: str, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From the first event to the last answer, as the provider framework hands one on to the other."""
     deployed.engine.faults = set(faults)
-    said = ""
+    given, said = {**event(deployed, request_type), "StackId": "arn:stack"}, ""
     with caplog.at_level(logging.DEBUG, logger="health_gate"):
+        begun = handler.on_event(given, Context())
         try:
-            handler.is_complete(event(deployed), Context())
+            said = json.dumps(handler.is_complete({**given, **begun}, Context()))
         except GateFailed as error:
             said = str(error)
+    # The framework logs and keeps what the first function answers.
+    said += json.dumps(begun) + "".join(capsys.readouterr())
     stored = b"".join(deployed.aws.stored.values()).decode()
     told = json.dumps(deployed.calls.of("Publish"))
     assert caplog.records
@@ -239,6 +246,36 @@ def test_every_line_of_the_log_is_json(deployed: World, caplog: pytest.LogCaptur
     lines = [json.loads(record.getMessage()) for record in caplog.records if record.name == "health_gate"]
     assert lines[0]["check"] == "traffic.short"
     assert lines[-1]["outcome"] == "FAIL"
+
+
+@pytest.mark.parametrize(
+    "properties", [{"Spec": "{"}, {"Spec": "{}"}, {"Spec": "", "SpecUri": "s3://gone/spec.json"}, {"Spec": "${TOKEN}"}]
+)
+@pytest.mark.parametrize("request_type", ["Create", "Update"])
+def test_an_event_that_fails_at_its_start_shows_no_address_either(
+    deployed: World, properties: dict[str, str], request_type: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    given = {**event(deployed, request_type, **properties), "StackId": "arn:stack"}
+    with caplog.at_level(logging.DEBUG, logger="health_gate"), pytest.raises((BadSpec, KeyError)) as caught:
+        handler.on_event(given, Context())
+    own = "\n".join(record.getMessage() for record in caplog.records if record.name.startswith("health_gate"))
+    assert "do-not-log" not in own + str(caught.value)
+
+
+# --- marks
+
+
+def test_values_stand_for_the_marks_of_a_spec_in_s3(deployed: World) -> None:
+    document = deployed.document()
+    document["security_groups"] = ["${GROUP}"]
+    document["reports"]["topic_arn"] = "${TOPIC}"
+    deployed.aws.stored["spec.json"] = json.dumps(document).encode()
+    values = {"GROUP": "sg-0123456789abcdef0", "TOPIC": 'arn:"odd"'}
+    spec = handler._spec({"SpecUri": "s3://assets/spec.json", "Values": values})
+    assert spec.security_groups == ("sg-0123456789abcdef0",)
+    assert spec.reports.topic_arn == 'arn:"odd"'
+    with pytest.raises(BadSpec, match=r"nobody says what stands for \$\{TOPIC\}"):
+        handler._spec({"SpecUri": "s3://assets/spec.json", "Values": {"GROUP": "sg-0123456789abcdef0"}})
 
 
 # --- start
