@@ -71,8 +71,8 @@ def state(plan: Plan, outcome: Outcome) -> str:
     return "holds" if seen.ttft_tail.high <= goal.ttft_ms and seen.itl_tail.high <= goal.itl_ms else "holds at best"
 
 
-def lines(plan: Plan, *, items: Sequence[CostItem], diff: str) -> Iterator[Line]:
-    """The whole report for a terminal."""
+def head(plan: Plan) -> Iterator[Line]:
+    """The advice with its reason, what was asked, and the layouts that matter."""
     case, verdict = plan.case, plan.verdict
     yield (f"{plan.endpoint} of {plan.environment}: ", "bold"), (str(verdict.decision), _STYLE[verdict.decision])
     yield ("  ", ""), (f"{verdict.chosen.candidate.name}, on {case.gpus} x {case.instance.gpu} ({case.instance.type})", "")
@@ -81,6 +81,11 @@ def lines(plan: Plan, *, items: Sequence[CostItem], diff: str) -> Iterator[Line]
         yield ("  ", ""), (f"{name}: ", "dim"), (said, "")
     yield ()
     yield from _table(plan)
+
+
+def lines(plan: Plan, *, items: Sequence[CostItem], diff: str) -> Iterator[Line]:
+    """The whole report for a terminal."""
+    yield from head(plan)
     if plan.sizing is not None:
         yield ()
         yield ((f"What {plan.sizing.candidate.name} needs", "bold"),)
@@ -90,7 +95,7 @@ def lines(plan: Plan, *, items: Sequence[CostItem], diff: str) -> Iterator[Line]
     yield from (((f"  {name}: ", "dim"), (said, "")) for name, said in costs(plan, items))
     yield ()
     yield (("What would change the advice", "bold"),)
-    yield from (((f"  - {flip}", ""),) for flip in verdict.flips)
+    yield from (((f"  - {flip}", ""),) for flip in plan.verdict.flips)
     yield ()
     yield (("Change of the file", "bold"),)
     yield from _patch(plan, diff)

@@ -8,7 +8,7 @@ from datetime import date
 from pathlib import Path
 from typing import Final
 
-from commands import report
+from commands import plan_words, report
 from commands.rules import families
 from dpd.catalog import add_ons, images, kubernetes, node_agents
 from dpd.catalog.llmd import llmd
@@ -16,10 +16,14 @@ from dpd.catalog.prices import Price
 from dpd.catalog.sources import source
 from dpd.checks.registry import Context, run
 from dpd.environment.load import load, load_text
+from dpd.planning.case import case_of
+from dpd.planning.plan import make
+from dpd.planning.traffic import load_traffic
 from dpd.sizing.cost import at_rest
 
 ROOT: Final = Path(__file__).parent.parent
 EXAMPLE: Final = ROOT / "docs" / "example.yaml"
+TRAFFIC: Final = ROOT / "docs" / "traffic.yaml"
 README: Final = ROOT / "README.md"
 _SECTION: Final = re.compile(r"(<!-- generated: (?P<name>[a-z ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _PIN: Final = re.compile(r"^([A-Za-z0-9_.-]+)==([^ ;\\]+)", re.MULTILINE)
@@ -73,6 +77,19 @@ def _cost() -> Iterator[str]:
     yield from ("", "Buckets, logs, keys and traffic are billed by use.")
 
 
+def _plan() -> Iterator[str]:
+    """What the closed form says of the example and its traffic."""
+    environment = load(EXAMPLE).environment
+    traffic, _ = load_traffic(TRAFFIC)
+    if environment is None or traffic is None:
+        raise ValueError("docs/example.yaml or docs/traffic.yaml is wrong")
+    case, drawn = case_of(environment, environment.endpoints[0], traffic)
+    found = make(environment.named("dev"), 0, case, source=drawn)
+    said = io.StringIO()
+    report.show(list(plan_words.head(found)), said)
+    yield from ("```text", *said.getvalue().rstrip().splitlines(), "```")
+
+
 def _price(price: Price) -> str:
     return f"{price.usd_per_hour:,.2f} ({price.basis}; {price.region}, [{price.as_of}]({price.source.url}))"
 
@@ -122,5 +139,6 @@ _PARTS: Final[dict[str, Callable[[], Iterator[str]]]] = {
     "example finding": _example,
     "checks": _checks,
     "cost": _cost,
+    "plan": _plan,
     "versions": _versions,
 }

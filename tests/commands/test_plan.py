@@ -64,7 +64,8 @@ def test_the_advice_comes_first_with_its_reason(plan: Planner) -> None:
     assert found.out.startswith("llama-70b of dev: disaggregate\n")
     for part in (
         "3P:1D TP4, threshold 4096, on 16 x H100 (ml.p5.48xlarge)", "runner-up: 2 x TP8, chunk", "objectives: TTFT 2,500 ms",
-        "PD buffer: at least", "KV link", "What would change the advice", "closed form only, as you asked", "left out: TP2", "by hand: both roles",
+        "PD buffer: at least", "KV link", "What would change the advice", "closed form only, as you asked", "left out: TP2",
+        "by hand: both roles",
     ):  # fmt: skip
         assert part in found.out
     assert found.err == ""
