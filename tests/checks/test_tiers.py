@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from dpd.finding import Level
-from tests.support import LLMD_EXAMPLE, REMOVE, findings
+from tests.support import LLMD_EXAMPLE, REMOVE, ROOT, findings
 
 E = "endpoints[0]."
 KV = E + "kv"
@@ -139,3 +139,9 @@ def test_the_size_of_a_useful_tier_is_advised() -> None:
     assert finding.message == "5 GiB for each GPU; the KV cache on it has 23.1 GiB"
     advised = int(finding.fix.split(": ")[1].split()[0])
     assert not [one for one in findings({**GOOD, KV + ".cpu_tier_gib": advised}, example=LLMD_EXAMPLE) if one.stops or one.id == "TIR010"]
+
+
+def test_the_example_with_tiers_has_nothing_wrong() -> None:
+    found = findings(example=ROOT / "docs" / "example-tiers.yaml")
+    assert not [finding for finding in found if finding.stops]
+    assert [finding.id for finding in found if finding.acknowledged] == ["TIR005"]
