@@ -21,7 +21,8 @@ from health_gate.spec import Spec  # noqa: E402
 
 from tests.lambdas.fake_cluster import authority  # noqa: E402
 from tests.lambdas.health_gate.aws_calls import Calls, Things  # noqa: E402
-from tests.lambdas.health_gate.engine import Engine  # noqa: E402
+from tests.lambdas.health_gate.efa import Efa  # noqa: E402
+from tests.lambdas.health_gate.engine import DECODE_IP, PREFILL_IP, ROUTER_IP, Engine  # noqa: E402
 from tests.lambdas.health_gate.world import NAMESPACE, SYSTEM, World, endpoint_slice, kube_node, pod, running  # noqa: E402
 
 NODES: Final = 64
@@ -32,11 +33,13 @@ GROUPS: Final = {"system": ("ml.c5.4xlarge", 2), "prefill": ("ml.p5.48xlarge", N
 def fill(world: World) -> dict[str, Any]:
     """Make the world large. Gives its spec."""
     world.nodes = [kube_node(name, number) for name, (_, count) in GROUPS.items() for number in range(count)]
+    efa = Efa().join(world)
+    exporters = [each for each in world.pods if "efa" in each["metadata"]["name"]]
     first = world.document()
-    world.pods, world.slices, endpoints = [], [world.slices[1]], []
+    world.pods, world.slices, endpoints = exporters, [world.slices[1]], []
     for number in range(ENDPOINTS):
         name, service = f"chat{number}", f"chat{number}-routing-service"
-        world.engines[str(number)] = Engine(logs={f"127.0.0.{role}": [] for role in (2, 3, 4)})
+        world.engines[str(number)] = Engine(logs=_logs(), carry=efa.carry)
         prefixes = {role: f"{role}-{name}-" for role in ("prefill", "decode", "router")}
         world.pods += [
             pod("prefill", f"127.0.{number}.3", name=f"{prefixes['prefill']}a", namespace=NAMESPACE),
@@ -50,6 +53,11 @@ def fill(world: World) -> dict[str, Any]:
         endpoints.append({**shape, "name": name, "pods": pods})
     counts = {name: {**first["groups"][name], "count": count} for name, (_, count) in GROUPS.items()}
     return {**first, "groups": counts, "endpoints": endpoints}
+
+
+def _logs() -> dict[str, list[str]]:
+    """What each server says at its start, by address."""
+    return {ROUTER_IP: [], PREFILL_IP: ["{'pd_role': 'sender'}"], DECODE_IP: ["{'pd_role': 'receiver'}"]}
 
 
 def gate(document: str, api: str) -> None:

@@ -5,7 +5,7 @@ from http.server import ThreadingHTTPServer
 from pathlib import Path
 from runpy import run_path
 from tempfile import TemporaryDirectory
-from threading import Thread
+from threading import Lock, Thread
 from typing import Any, Final
 
 from tests.lambdas.health_gate.world import World, pod
@@ -50,6 +50,7 @@ class Efa:
     share: float = 1.0
     counted: dict[str, str] = field(default_factory=lambda: {"prefill-0": "tx_bytes", "decode-0": "rx_bytes"})
     servers: dict[str, ThreadingHTTPServer] = field(default_factory=dict)
+    lock: Lock = field(default_factory=Lock)
     disk: TemporaryDirectory[str] = field(default_factory=TemporaryDirectory)
 
     @property
@@ -58,6 +59,10 @@ class Efa:
         return Path(self.disk.name)
 
     def carry(self, amount: int) -> None:
+        with self.lock:
+            self._carry(amount)
+
+    def _carry(self, amount: int) -> None:
         for node, name in self.counted.items():
             add(self.folder / node, name, int(amount * self.share))
 
