@@ -476,7 +476,8 @@ def pcie(environment: Environment, _: Context) -> Iterator[Problem]:
     used = {placed.role.group: placed for placed in roles(environment) if placed.endpoint.backend == "llm-d"}
     for name, placed in used.items():
         if placed.instance and placed.instance.gpus_share_pcie and placed.instance.efa:
-            message = f"its {placed.instance.gpus} GPUs and {placed.instance.efa} EFA devices share PCIe"
+            devices = f"{placed.instance.efa} EFA device{'s' if placed.instance.efa > 1 else ''}"
+            message = f"its {placed.instance.gpus} GPUs and {devices} share PCIe"
             yield Problem(
                 f"{group_path(name)}.instance_type", message, "use p5 or p6, or measure with the health gate and acknowledge this",
                 placed.instance.type, "a type with NVLink and EFA beside each GPU",

@@ -8,7 +8,7 @@ from dpd.catalog import instances
 from dpd.catalog.instances import Instance
 from dpd.environment.endpoint import Role
 from dpd.sizing.packing import PodKind, node_room, pack
-from dpd.sizing.pod import cpu_share, efa_share, host_memory_floor_gib, memory_share_gib, pod_shape
+from dpd.sizing.pod import cpu_share, efa_share, host_memory_floor_gib, memory_share_gib, pod_shape, shared_memory_gib
 
 GPU_TYPES = tuple(it for name in instances.types() if (it := instances.find(name)) and it.gpus)
 EFA_TYPES = tuple(it for it in GPU_TYPES if it.efa)
@@ -73,3 +73,9 @@ def test_the_host_memory_floor_grows_with_the_tiers(gpus: int, tier: int, weight
     without, small, large = (host_memory_floor_gib(gpus, tier_gib=size, weight_gib=weights) for size in (0, tier * gpus, (tier + 1) * gpus))
     assert without < small < large
     assert large - small == gpus
+
+
+@pytest.mark.parametrize(("gpus", "gib"), [(1, 10), (4, 16), (8, 24)])
+def test_shared_memory_grows_with_the_ranks(gpus: int, gib: int) -> None:
+    assert shared_memory_gib(gpus) == gib
+    assert gib < host_memory_floor_gib(gpus, tier_gib=0, weight_gib=1), "what is in it counts as memory of the pod"

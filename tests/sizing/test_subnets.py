@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from dpd.environment.network import Network
 from dpd.sizing.addresses import address_need
-from dpd.sizing.subnets import SubnetPlan, gpu_subnet, subnet_plan
-from tests.support import environment
+from dpd.sizing.subnets import SubnetPlan, control_plane_cidrs, gpu_subnet, subnet_plan
+from tests.checks.cases import ADOPTED_NETWORK
+from tests.support import REMOVE, environment
 
 
 def network(vpc: str, gpu: str, *, nat: int = 1) -> Network:
@@ -87,3 +88,9 @@ def test_a_type_of_unknown_need_is_named_and_not_counted() -> None:
     need = address_need(environment({"cluster.groups.decode.instance_type": "ml.p6e-gb200.36xlarge"}))
     assert need.unknown == ("decode",)
     assert need.total == 120 + 81 + 5 + 8 + 5
+
+
+def test_the_control_plane_has_the_planned_or_the_adopted_networks() -> None:
+    assert control_plane_cidrs(environment().network) == ("10.192.2.0/24", "10.192.3.0/24")
+    assert control_plane_cidrs(environment(ADOPTED_NETWORK).network) == ("10.192.0.0/24", "10.192.1.0/24")
+    assert control_plane_cidrs(environment({"network.egress": REMOVE}).network) == (), "the checks say what is missing"
