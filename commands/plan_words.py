@@ -15,6 +15,7 @@ from dpd.planning.verdict import Decision, best_default
 from dpd.sizing.cost import CostItem
 
 JSON_VERSION: Final = 1
+HOLDS: Final = "holds"
 _STYLE: Final = {
     Decision.DISAGGREGATE: "bold green", Decision.DO_NOT: "bold yellow", Decision.TUNE_CHUNK: "bold cyan", Decision.NONE: "bold red",
 }  # fmt: skip
@@ -68,7 +69,7 @@ def state(plan: Plan, outcome: Outcome) -> str:
     goal, seen = plan.case.goal, plan.banded(outcome)
     if not holds(outcome, plan.case):
         return "saturated" if outcome.saturated else "misses"
-    return "holds" if seen.ttft_tail.high <= goal.ttft_ms and seen.itl_tail.high <= goal.itl_ms else "holds at best"
+    return HOLDS if seen.ttft_tail.high <= goal.ttft_ms and seen.itl_tail.high <= goal.itl_ms else "holds at best"
 
 
 def head(plan: Plan) -> Iterator[Line]:
@@ -150,8 +151,8 @@ def needs(plan: Plan) -> Iterator[tuple[str, str]]:
     crossing = sizing.handover
     yield "ratio", f"the traffic keeps {number(sizing.work_ratio)} prefillers busy for each decoder"
     yield "KV memory", f"a decoder holds {sizing.kv_room_tokens:,} tokens; about {sizing.kv_needed_tokens:,} are in use in the mean"
-    have = "" if sizing.buffer_gib is None else f"; the file has {sizing.buffer_gib} GiB"
-    yield "PD buffer", f"at least {sizing.buffer_floor_gib} GiB on each rank of a decoder{have}"
+    if sizing.buffer_gib is not None:
+        yield "PD buffer", f"at least {sizing.buffer_floor_gib} GiB on each rank of a decoder; the file has {sizing.buffer_gib} GiB"
     way = f"{crossing.efa_devices} EFA devices ({number(crossing.gb_per_second)} GB/s)"
     yield "hand-over", f"{crossing.prompt_tokens:,} tokens are {number(crossing.gib)} GiB: {span(crossing.total_ms)} over {way}"
     busy = f"{number(100 * crossing.utilisation)} % busy" if crossing.utilisation >= _PERCENT else "less than 1 % busy"
@@ -206,6 +207,9 @@ def trust(plan: Plan) -> Iterator[str]:
     """What a reader must know before relying on the numbers."""
     if not plan.certain and plan.verdict.decision is not Decision.NONE:
         yield "the chosen layout holds its objectives at the good end of the ranges, not at the bad end: measure before you promise"
+        other = plan.verdict.runner_up
+        if other is not None and state(plan, other) == HOLDS:
+            yield f"{other.candidate.name} holds them at the bad end too"
     if not plan.calibration.measured:
         yield "ranges are those of published measurements against these estimates; dpd calibrate narrows them with your own"
     yield "comparisons between layouts are worth more than single numbers: both sides share their errors"

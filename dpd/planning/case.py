@@ -41,6 +41,8 @@ def sides(environment: Environment, endpoint: Endpoint) -> tuple[RoleOnGpus, Rol
     for name, role in endpoint.roles:
         if name not in found:
             raise CaseError(f"{name}.group", f"group {role.group} does not exist, or has no GPUs that are known", "see: dpd check")
+        if role.expert_parallel is not None:
+            raise CaseError(f"{name}.expert_parallel", "groups of expert parallel ranks are not planned", "plan without, and measure with")
     prefill, decode = found["prefill"], found["decode"]
     if prefill.instance.type != decode.instance.type:
         raise CaseError(

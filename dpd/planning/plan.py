@@ -72,7 +72,7 @@ class Sizing:
     buffer_floor_gib: int
     """Least PD buffer of a rank."""
     buffer_gib: int | None
-    """What the file has."""
+    """What the file has; ``None`` where KV is received into the decoder's own KV memory and there is no such buffer."""
     work_ratio: float
     """Prefillers that the traffic keeps busy, for each decoder that it keeps busy: where to start."""
     handover: Handover
@@ -252,14 +252,13 @@ def size(endpoint: Endpoint, case: Case, outcome: Outcome, calibration: Calibrat
     seconds = link.handover_seconds(moved)
     rate = case.rate_per_second * share
     in_flight = max(2 * candidate.prefillers / candidate.decoders, rate / candidate.decoders * (seconds + outcome.itl_mean_ms / 1e3))
-    sequences = case.rate_per_second / candidate.decoders * case.mean_output_tokens * outcome.itl_mean_ms / 1e3
     reader = worker(case, candidate.prefill_tensor_parallel, candidate.chunk_tokens, calibration)
     room = kv_room_tokens(case, candidate.tensor_parallel)
+    most = max(1.0, min(case.most_sequences, room / (case.mean_input_tokens + case.mean_output_tokens)))
+    served = min(case.rate_per_second, outcome.capacity_per_second)
+    sequences = min(most, served / candidate.decoders * case.mean_output_tokens * outcome.itl_mean_ms / 1e3)
     prefill = prefill_workers(rate, reader.prompt_seconds(max(1, round(mean))))
-    decode = decode_workers(
-        case.rate_per_second, case.mean_output_tokens, outcome.itl_mean_ms / 1e3,
-        max(1.0, min(case.most_sequences, room / (case.mean_input_tokens + case.mean_output_tokens))),
-    )  # fmt: skip
+    decode = decode_workers(case.rate_per_second, case.mean_output_tokens, outcome.itl_mean_ms / 1e3, most)
     buffer = Buffer(case.model, candidate.tensor_parallel, case.kv_dtype).floor_gib(case.max_model_len, in_flight)
     wire = 1e3 * link.wire_seconds(moved)
     plus = calibration.bands.handover_ms
@@ -281,7 +280,10 @@ def size(endpoint: Endpoint, case: Case, outcome: Outcome, calibration: Calibrat
             utilisation=outcome.link_utilisation,
             bottleneck=outcome.link_utilisation > _BUSY,
         ),
-        memory=tuple(_memory(name, case, ranks, buffer if name == "decode" else 0) for name, ranks in _roles(candidate)),
+        memory=tuple(
+            _memory(name, case, ranks, buffer if name == "decode" and endpoint.kv.buffer_gib is not None else 0)
+            for name, ranks in _roles(candidate)
+        ),
     )
 
 
