@@ -34,6 +34,8 @@ class Controller:
     charts: dict[str, Chart] = field(default_factory=dict)
     definitions: dict[str, Definition] = field(default_factory=dict)
     service_account: str = ""
+    pods: int = 0
+    """Pods that its charts start."""
 
 
 @cache
@@ -50,6 +52,7 @@ def _controller(
     charts: dict[str, dict[str, str]] | None = None,
     definitions: dict[str, dict[str, str]] | None = None,
     service_account: str = "",
+    pods: int = 0,
 ) -> Controller:
     return Controller(
         name,
@@ -58,4 +61,5 @@ def _controller(
         {release: Chart(**row) for release, row in (charts or {}).items()},
         {made: Definition(**row) for made, row in (definitions or {}).items()},
         service_account,
+        pods,
     )

@@ -3,7 +3,10 @@
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from dpd.backends.controllers import idle_add_ons, needed
 from dpd.catalog import instances, limits, serving
+from dpd.catalog.add_ons import INFERENCE
+from dpd.catalog.controllers import all_controllers
 from dpd.catalog.instances import Instance
 from dpd.checks.registry import Context, Problem, check
 from dpd.environment.cluster import InstanceGroup
@@ -267,11 +270,15 @@ def _system_slots(environment: Environment, _: Context) -> Iterator[Problem]:
     on_carriers = {name for name, _group, _it in carriers}
     workers = sum(placed.role.replicas * pods_per_replica(placed.role) for placed in roles(environment) if placed.role.group in on_carriers)
     nodes, routers = sum(group.count for _name, group, _it in carriers), len(environment.endpoints)
-    need = serving.operator_pod_slots() + _CLUSTER_PODS + routers + workers + NODE_AGENT_PODS * nodes
+    brought = sum(all_controllers()[name].pods for name in needed(environment.endpoints, environment.cluster.add_ons))
+    need = serving.operator_pod_slots() + brought + _CLUSTER_PODS + routers + workers + NODE_AGENT_PODS * nodes
     have = sum(group.count * (it.pod_slots or 0) for _name, group, it in carriers)
     if need > have:
+        whose = "add-ons" if INFERENCE in idle_add_ons(environment.endpoints) else "operator"
         message = (
-            f"{serving.operator_pod_slots()} for the operator + {_CLUSTER_PODS} for the cluster + {routers} routers + {workers} workers + "
+            f"{serving.operator_pod_slots()} for the {whose} + "
+            f"{f'{brought} for controllers + ' if brought else ''}{_CLUSTER_PODS} for the cluster + {routers} routers + "
+            f"{workers} workers + "
             f"{NODE_AGENT_PODS} agents x {nodes} nodes = {need} pods; "
             f"{' + '.join(f'{group.count} x {it.pod_slots} ({it.type})' for _name, group, it in carriers)} = {have} slots"
         )

@@ -92,8 +92,8 @@ def _network(environment: Environment, prices: PriceBook) -> Iterator[CostItem]:
         yield CostItem("NAT gateways", egress.nat_gateways, "gateway", prices.find("network", "nat_gateway"))
     if egress and egress.interface_endpoints:
         yield CostItem("interface endpoints", 1, "set, in each of its AZs", prices.find("network", "interface_endpoint"))
-    if environment.endpoints:
-        yield CostItem("load balancers", len(environment.endpoints), "balancer", prices.find("network", "load_balancer"))
+    if balanced := sum(endpoint.backend == "operator" or endpoint.routing.gateway is not None for endpoint in environment.endpoints):
+        yield CostItem("load balancers", balanced, "balancer", prices.find("network", "load_balancer"))
 
 
 def _lustre(environment: Environment, prices: PriceBook) -> Iterator[CostItem]:

@@ -103,3 +103,18 @@ def test_the_set_is_consistent() -> None:
         assert name not in known.versions or known.versions[name].version == controller.version
     for part in known.versions.values():
         assert not part.oldest or tuple(map(int, part.oldest.split("."))) <= tuple(map(int, part.version.split(".")))
+
+
+def test_system_nodes_have_slots_for_controllers_too() -> None:
+    closed = {f"cluster.groups.{group}.taints": [{"key": "gpu", "effect": "NoSchedule"}] for group in ("prefill", "decode")}
+    small = {**closed, "cluster.groups.system": {"instance_type": "ml.c5.2xlarge", "count": 1}}
+    plain, behind = (
+        findings({**small, **changes}, id="CAP008", example=LLMD_EXAMPLE)[0].message for changes in ({}, {f"{E}routing.gateway": {}})
+    )
+    assert plain.startswith("13 for the add-ons + 2 for the cluster")
+    assert behind.startswith("13 for the add-ons + 3 for controllers + 2 for the cluster")
+
+
+@pytest.mark.parametrize("namespace", ["istio-system", "lws-system", "keda"])
+def test_namespaces_of_controllers_are_theirs(namespace: str) -> None:
+    assert said({f"{E}namespace": namespace}, "NAM006") == [(f"{E}namespace", Level.ERROR)]
