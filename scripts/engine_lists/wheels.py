@@ -53,7 +53,17 @@ def fetch(package: str, version: str) -> Wheel | None:
     if known is None:
         folder = cache() / "wheels"
         folder.mkdir(parents=True, exist_ok=True)
-        options = ["--quiet", "--disable-pip-version-check", "--no-deps", "--only-binary=:all:", *PLATFORM, "--dest", str(folder)]
+        options = [
+            "--quiet",
+            "--disable-pip-version-check",
+            "--retries=1",
+            "--timeout=20",
+            "--no-deps",
+            "--only-binary=:all:",
+            *PLATFORM,
+            "--dest",
+            str(folder),
+        ]
         command = [sys.executable, "-m", "pip", "download", *options, f"{package}=={version}"]
         subprocess.run(command, capture_output=True, check=False)  # noqa: S603 (names and versions of our own files)
         known = find(package, version)

@@ -200,7 +200,8 @@ OF_LLMD: list[dict[str, Any]] = [
     ),
     *(CPU | NVME | {E + "kv.tier_engine": engine} for engine in ("native", "lmcache")),
     # No image that the catalog knows has Mooncake, and vLLM 0.23 does not read a key that it needs.
-    CPU | {E + "kv.shared_tier": "mooncake://store:50051", E + "image": {"repository": "a", "tag": "1", "vllm": "0.24.0", "nixl": "1.2.0"}},
+    CPU
+    | {E + "kv.shared_tier": "mooncake://store:50051", E + "image": {"repository": "a/b", "tag": "1", "vllm": "0.24.0", "nixl": "1.2.0"}},
     {E + "routing.strategy": "load"},
     {E + "routing.no_prefiller": "fallback"},
     {E + "routing.gateway": {}},
