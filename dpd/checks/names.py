@@ -76,7 +76,7 @@ def _role_names(endpoint: Endpoint) -> Iterator[str]:
         yield from (EndpointNames.of(endpoint).workload(role) for role, _role in endpoint.roles)
         return
     made = LlmdNames.of(endpoint)
-    yield made.tokenizer
+    yield from (made.prefill, made.decode, made.picker, made.tokenizer, made.ready_prefillers, f"{made.gateway}-istio")
     for role, settings in endpoint.roles:
         if settings.expert_parallel:
             yield f"{made.workload(role)}-{settings.replicas}-{settings.expert_parallel.nodes}"

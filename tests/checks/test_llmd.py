@@ -4,11 +4,13 @@ from typing import Any
 
 import pytest
 
+from dpd.backends.llmd.build import build
+from dpd.backends.site import Site
 from dpd.catalog.controllers import all_controllers
 from dpd.catalog.images import default_image
 from dpd.catalog.llmd import llmd
 from dpd.finding import Level
-from tests.support import LLMD_EXAMPLE, REMOVE, findings
+from tests.support import LLMD_EXAMPLE, REMOVE, environment, findings
 
 E = "endpoints[0]."
 IMAGE = {"repository": "example.com/vllm", "tag": "1", "vllm": "0.23.0", "nixl": "1.2.0", "digest": f"sha256:{'0' * 64}"}
@@ -53,7 +55,7 @@ def said(changes: dict[str, Any] | None, id: str) -> list[tuple[str, Level]]:
         ("RUN009", f"{E}image.repository", image(repository="vllm/vllm-openai"), image(repository="a.example/llm-d-aws"), Level.ERROR),
         ("RUN010", f"{E}image", image(vllm="0.26.0"), image(), Level.WARNING),
         ("RUN011", f"{E}image", {f"{E}image": {key: value for key, value in IMAGE.items() if key != "digest"}}, {}, Level.INFO),
-        ("NAM002", f"{E}name", {f"{E}name": "a" * 45}, {f"{E}name": "a" * 44}, Level.ERROR),
+        ("NAM002", f"{E}name", {f"{E}name": "a" * 44}, {f"{E}name": "a" * 43}, Level.ERROR),
         ("SRC001", f"{E}model.source.lustre", {f"{E}model.source": {"lustre": {"path": "/a"}}, "storage.lustre": REMOVE}, {}, Level.ERROR),
         ("OPR009", f"{E}decode.autoscaling", {f"{E}decode.autoscaling": {"min_replicas": 1, "max_replicas": 1}}, {}, Level.ERROR),
     ],
@@ -118,3 +120,12 @@ def test_system_nodes_have_slots_for_controllers_too() -> None:
 @pytest.mark.parametrize("namespace", ["istio-system", "lws-system", "keda"])
 def test_namespaces_of_controllers_are_theirs(namespace: str) -> None:
     assert said({f"{E}namespace": namespace}, "NAM006") == [(f"{E}namespace", Level.ERROR)]
+
+
+@pytest.mark.parametrize("changes", [{}, {f"{E}routing.gateway": {}}, {f"{E}routing.strategy": "kv_aware"}])
+def test_the_longest_name_that_passes_is_short_enough_for_every_object(changes: dict[str, Any]) -> None:
+    known = environment({f"{E}name": "a" * 43, **changes}, example=LLMD_EXAMPLE)
+    assert not said({f"{E}name": "a" * 43, **changes}, "NAM002")
+    for body in build(known.endpoints[0], Site.of(known)):
+        assert len(body["metadata"]["name"]) <= 63, body["kind"]
+        assert all(len(value) <= 63 for value in body["metadata"]["labels"].values())
