@@ -47,7 +47,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 @check(
     "EXP001", "Only a mixture of experts is spread by experts",
-    why="A dense model has none. Its data parallel ranks would be copies that wait for each other at every step, for nothing.",
+    why="A dense model has none, and vLLM refuses data parallel ranks behind a router for it: they would be copies with nothing to share.",
     link=_VLLM,
 )  # fmt: skip
 def _mixture(environment: Environment, _: Context) -> Iterator[Problem]:

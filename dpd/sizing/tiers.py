@@ -94,6 +94,11 @@ def tier_host_gib(endpoint: Endpoint, role_name: str, role: Role, instance: Inst
 
 
 def blocks(endpoint: Endpoint, role: Role, gib: float, block_tokens: int) -> int:
-    """KV blocks of one engine that fit into ``gib``: the router's idea of a tier's size."""
-    per_token = kv_bytes_per_token_per_rank(endpoint.model.shape, role.tensor_parallel, endpoint.kv.dtype) * role.tensor_parallel
+    """KV blocks of one engine that fit into ``gib``: the router's idea of a tier's size.
+
+    Latent attention has the same KV on every GPU of an engine, and vLLM keeps one copy of it.
+    """
+    model = endpoint.model.shape
+    copies = 1 if model.attention == "mla" else role.tensor_parallel
+    per_token = kv_bytes_per_token_per_rank(model, role.tensor_parallel, endpoint.kv.dtype) * copies
     return math.floor(gib * GIB / (per_token * block_tokens))

@@ -53,20 +53,26 @@ def flags(endpoint: Endpoint, role_name: str, site: Site) -> tuple[str, ...]:
     """vLLM flags of data and expert parallelism that are the same in every pod of the group."""
     role, ranks = dict(endpoint.roles)[role_name], _ranks(endpoint, role_name, site)
     assert role.expert_parallel is not None, "only for roles with expert_parallel"
-    return (
+    total = ranks * role.expert_parallel.nodes
+    rank_by_rank = (
         "--data-parallel-multi-port-external-lb",
         "--data-parallel-supervisor-port",
         str(supervisor_port(role_name)),
-        "--data-parallel-size",
-        str(ranks * role.expert_parallel.nodes),
         "--data-parallel-size-local",
         str(ranks),
-        "--data-parallel-rpc-port",
-        str(llmd().ports["data_parallel_rpc"]),
+    )
+    return (
+        *(rank_by_rank if supervised(ranks) else ()),
+        *(("--data-parallel-size", str(total), "--data-parallel-rpc-port", str(llmd().ports["data_parallel_rpc"])) if total > 1 else ()),
         "--enable-expert-parallel",
         _facts()["all2all_flag"],
         role.expert_parallel.all2all,
     )
+
+
+def supervised(ranks: int) -> bool:
+    """Whether a pod has a supervisor: vLLM wants two ranks or more for one (``validate_multi_port_external_lb_args``)."""
+    return ranks > 1
 
 
 def environment(endpoint: Endpoint, role: Role) -> dict[str, str]:
@@ -81,8 +87,9 @@ def environment(endpoint: Endpoint, role: Role) -> dict[str, str]:
 
 
 def script(arguments: list[str], fixed: tuple[str, ...], ranks: int) -> str:
-    """What a pod runs. Its place in the group decides which ranks it has; LeaderWorkerSet puts that into its environment.
+    """What a pod runs; ``fixed`` are the group's flags.
 
+    Its place in the group, which LeaderWorkerSet puts into its environment, decides which ranks it has.
     vLLM adds a rank's number in the whole group to the ports of the side channel and of block events. Counted down by the
     pod's first rank they are the same in every pod, as the router and the network policy expect them.
     """
@@ -95,7 +102,8 @@ def script(arguments: list[str], fixed: tuple[str, ...], ranks: int) -> str:
         for argument in arguments
         for before, found, after in [argument.partition(events)]
     ]
-    own = ("--data-parallel-address ${LWS_LEADER_ADDRESS}", f"--data-parallel-start-rank ${{{_START_RANK}}}")
+    place = f"--data-parallel-{'start-rank' if supervised(ranks) else 'rank'} ${{{_START_RANK}}}"
+    own = ("--data-parallel-address ${LWS_LEADER_ADDRESS}", place) if "--data-parallel-size" in fixed else ()
     # Shared memory outlives a container that restarts in its pod (https://github.com/llm-d/llm-d/issues/352).
     return "\n".join(
         (
@@ -119,7 +127,7 @@ def _ranks(endpoint: Endpoint, role_name: str, site: Site) -> int:
 
 
 def _template(endpoint: Endpoint, role_name: str, role: Role, site: Site, template: dict[str, Any]) -> dict[str, Any]:
-    """The template with one server for each rank, its ports, and probes that ask their supervisor."""
+    """The template with one server for each rank, its ports, and where there are several probes that ask their supervisor."""
     spec = template["spec"]
     names, ranks = llmd().containers, _ranks(endpoint, role_name, site)
     return {
@@ -149,15 +157,17 @@ def _server(endpoint: Endpoint, role_name: str, role: Role, site: Site, containe
         "command": ["/bin/bash", "-c"],
         "args": [script(container["args"], flags(endpoint, role_name, site), ranks)],
         "env": [*(variable for variable in container["env"] if variable["name"] != _SIDE_CHANNEL), *derived],
-        "ports": [*several["ports"], {"name": SUPERVISOR, "containerPort": supervisor_port(role_name), "protocol": "TCP"}],
-        **{
-            probe: {**container[probe], "httpGet": {"path": path, "port": SUPERVISOR}}
-            for probe, path in (
-                ("startupProbe", _facts()["health_path"]),
-                ("livenessProbe", _facts()["health_path"]),
-                ("readinessProbe", _facts()["ready_path"]),
-            )
-        },
+        **(_supervision(role_name, several) if supervised(ranks) else {}),
+    }
+
+
+def _supervision(role_name: str, container: dict[str, Any]) -> dict[str, Any]:
+    """The supervisor's port, and probes that ask it for all ranks."""
+    health, ready = _facts()["health_path"], _facts()["ready_path"]
+    asked = {"startupProbe": health, "livenessProbe": health, "readinessProbe": ready}
+    return {
+        "ports": [*container["ports"], {"name": SUPERVISOR, "containerPort": supervisor_port(role_name), "protocol": "TCP"}],
+        **{probe: {**container[probe], "httpGet": {"path": path, "port": SUPERVISOR}} for probe, path in asked.items()},
     }
 
 

@@ -142,11 +142,30 @@ def test_the_sidecar_stands_before_every_rank() -> None:
     assert "initContainers" not in pod("prefill")
 
 
-@pytest.mark.parametrize(("size", "ranks"), [(1, 8), (2, 4), (4, 2), (8, 1)])
+@pytest.mark.parametrize(("size", "ranks"), [(1, 8), (2, 4), (4, 2)])
 def test_larger_ranks_are_fewer(size: int, ranks: int, tmp_path: Path) -> None:
     said = flags("decode", tmp_path, 1, {E + "decode.tensor_parallel": size, E + "prefill.tensor_parallel": size})
     assert (said["--data-parallel-size-local"], said["--data-parallel-start-rank"]) == (str(ranks), str(ranks))
     assert said["--tensor-parallel-size"] == str(size)
+
+
+def test_a_single_rank_has_no_supervisor(tmp_path: Path) -> None:
+    """vLLM's supervisor wants two ranks of a pod at least; a pod that is one rank says which."""
+    whole = {E + "decode.tensor_parallel": 8, E + "prefill.tensor_parallel": 8}
+    said = flags("decode", tmp_path, 1, whole)
+    assert (said["--data-parallel-size"], said["--data-parallel-rank"]) == ("2", "1")
+    several = ("multi-port-external-lb", "supervisor-port", "size-local", "start-rank")
+    assert not said.keys() & {f"--data-parallel-{name}" for name in several}
+    container = server("decode", whole)
+    assert {port["name"] for port in container["ports"]} == {"modelserver", "nixl"}
+    assert container["readinessProbe"]["httpGet"]["path"] == "/v1/models"
+
+
+def test_a_group_of_one_rank_is_no_group_of_ranks(tmp_path: Path) -> None:
+    single = {E + f"{role}.{key}": value for role in ROLES for key, value in (("tensor_parallel", 8), ("expert_parallel", {"nodes": 1}))}
+    said = flags("decode", tmp_path, 0, single)
+    assert not [flag for flag in said if flag.startswith("--data-parallel")]
+    assert "--enable-expert-parallel" in said
 
 
 def test_experts_travel_by_nccl_unless_the_file_says_otherwise(tmp_path: Path) -> None:
