@@ -10,7 +10,7 @@ from dpd.planning.candidate import Candidate, Case, Outcome
 from dpd.planning.closed_form import NoEstimateError, estimate, worker
 from dpd.sizing.parallel import usable_tensor_parallel
 
-CHUNKS: Final = (1024, 2048, 4096, 8192)
+CHUNKS: Final = (512, 1024, 2048, 8192)
 THRESHOLDS: Final = (0, 512, 1024, 2048, 4096, 8192)
 _SPLITS_WITH_THRESHOLDS: Final = 2
 """The splits, best first, for which thresholds are tried."""

@@ -251,3 +251,9 @@ def test_the_report_with_pictures(plan: Planner) -> None:
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in pictures.iterdir())
     assert len(list(pictures.iterdir())) >= 5
     assert str(report) in found.err
+
+
+def test_groups_of_expert_parallel_ranks_are_not_planned(plan: Planner, dpd: Dpd) -> None:
+    found = dpd("plan", ROOT / "docs" / "example-wide-ep.yaml", "--traffic", plan.traffic, "--closed-form")
+    assert found.code == 1
+    assert "expert_parallel" in found.err
