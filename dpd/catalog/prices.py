@@ -7,11 +7,17 @@ from datetime import date
 from functools import cache
 from typing import Any, Final, Literal, get_args
 
+from dpd.catalog import instances
 from dpd.catalog.sources import Source, source
 from dpd.catalog.tables import yaml_table
 
 Purchase = Literal["on_demand", "training_plan", "spot"]
 PURCHASES: Final[tuple[Purchase, ...]] = get_args(Purchase)
+_OTHER_NAMES: Final = {
+    "nat_gateway": "network", "interface_endpoint": "network", "load_balancer": "network",
+    "persistent_2_125": "lustre", "persistent_2_250": "lustre", "persistent_2_500": "lustre", "persistent_2_1000": "lustre",
+}  # fmt: skip
+"""What besides nodes is billed by the hour, by kind. Lustre's are of one GiB at so many MB/s for each TiB."""
 AWS_PRICE_LIST: Final = "https://aws.amazon.com/sagemaker/ai/pricing/"
 
 
@@ -73,9 +79,16 @@ def given(text: str, *, today: date) -> tuple[Listed, ...]:
         usd = math.nan
     if not (sign and name and math.isfinite(usd) and usd >= 0) or (purchase and purchase not in PURCHASES):
         raise ValueError(f"{text[:80]!r} is no price; write it as ml.p5.48xlarge=63.30, or ml.p5.48xlarge:spot=21 ({', '.join(PURCHASES)})")
+    kind = _kind(name)
+    if kind is None:
+        known = "an instance type such as ml.p5.48xlarge, " + ", ".join(_OTHER_NAMES)
+        raise ValueError(f"{name[:80]!r} is nothing that has a price here; there are: {known}")
     said = Price(usd, "as given", "given by you", Source("given", "Given on the command line", "--price", today), today)
-    kind = "instance" if name.startswith("ml.") else name if name == "control_plane" else "network"
     return tuple(Listed(kind, name, way, said) for way in PURCHASES if purchase in ("", way))
+
+
+def _kind(name: str) -> str | None:
+    return "instance" if instances.find(name) else _OTHER_NAMES.get(name)
 
 
 def fetched(document: Any) -> tuple[Listed, ...]:

@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 import yaml
 
-from tests.commands.support import Dpd, Outcome
+from tests.commands.support import Dpd, Outcome, in_terminal
 from tests.support import EXAMPLE, REMOVE, ROOT, TODAY, edited
 
 SPLIT = {
@@ -257,3 +257,9 @@ def test_groups_of_expert_parallel_ranks_are_not_planned(plan: Planner, dpd: Dpd
     found = dpd("plan", ROOT / "docs" / "example-wide-ep.yaml", "--traffic", plan.traffic, "--closed-form")
     assert found.code == 1
     assert "expert_parallel" in found.err
+
+
+def test_on_a_terminal() -> None:
+    shown = in_terminal(160, "plan", "docs/example.yaml", "--traffic", "docs/traffic.yaml", "--closed-form")
+    assert "Trying layouts" in shown
+    assert re.search(r"llama-70b of example: \S*tune chunk size first", shown)

@@ -87,6 +87,20 @@ def test_what_is_no_price(text: str) -> None:
         given(text, today=TODAY)
 
 
+def test_the_small_items_can_be_given_too() -> None:
+    said = ("nat_gateway=0.045", "load_balancer=0.0225", "persistent_2_500=0.0005")
+    book = PriceBook([one for text in said for one in given(text, today=TODAY)])
+    by_name = {item.what: item.usd_per_hour for item in at_rest(environment(), book)}
+    assert by_name["NAT gateways"] == 0.045
+    assert by_name["load balancers"] == 0.0225
+    assert by_name["Lustre"] == pytest.approx(4800 * 0.0005)
+
+
+def test_a_name_without_a_price_is_not_taken_silently() -> None:
+    with pytest.raises(ValueError, match="nothing that has a price here"):
+        given("ml.p5.48xlrage=60", today=TODAY)
+
+
 @pytest.mark.parametrize(
     "document", [None, {}, {"as_of": "today", "region": "us-east-2", "prices": []}, {"as_of": TODAY, "region": "r", "prices": [1]}]
 )
