@@ -199,6 +199,22 @@ def room(environment: Environment, context: Context) -> Iterator[Problem]:  # no
         yield Problem(f"cluster.groups.{plain[0][0]}", message, fix)
 
 
+@check(
+    "LLR009", "The router hears of blocks from every rank",
+    why="Ranks of a spread model publish events at ports that count through the whole group, and the router listens at ports that count "
+        "anew in each pod. It hears nothing of pods after the first, and takes what it hears for the blocks of one rank.",
+    link="https://github.com/llm-d/llm-d-router/issues/2227",
+    seen_in=("https://github.com/llm-d/llm-d/pull/2203", "https://github.com/llm-d/llm-d-kv-cache/issues/357"),
+)  # fmt: skip
+def ranks_events(environment: Environment, _: Context) -> Iterator[Problem]:
+    """Refuse exact knowledge of blocks where most of it would be missing."""
+    for path, endpoint in _endpoints(environment):
+        spread = [name for name, role in endpoint.roles if role.expert_parallel]
+        if endpoint.routing.strategy == "kv_aware" and spread:
+            message = f"the blocks of most ranks of {' and '.join(spread)} would be unknown to router {pinned()}"
+            yield Problem(f"{path}.routing.strategy", message, "use prefix_aware", "kv_aware")
+
+
 def _arguments(container: Object) -> dict[str, str]:
     given = container.get("args")
     texts = [text for text in given if isinstance(text, str)] if isinstance(given, list) else []

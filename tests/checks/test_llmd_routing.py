@@ -18,6 +18,7 @@ ROUTING, SYSTEM = f"{E}routing.", "cluster.groups.system"
 GATEWAY: dict[str, Any] = {f"{ROUTING}gateway": {}}
 EVENTS: dict[str, Any] = {f"{ROUTING}strategy": "kv_aware"}
 HOST = {E + "model.source": {"volume": {"host_path": "/opt/dlami/nvme/llama"}}}
+WIDE: dict[str, Any] = {f"{E}decode.expert_parallel": {"nodes": 2}}
 CLAIM = {E + "model.source": {"volume": {"claim": "weights"}}}
 
 
@@ -54,6 +55,8 @@ TABLE: list[tuple[str, dict[str, Any], str, Level, str, dict[str, Any]]] = [
      {f"{SYSTEM}.instance_type": "ml.c5.4xlarge"}),
     ("LLR008", {f"{SYSTEM}.count": 0}, "cluster.groups", Level.ERROR, "no group without GPUs", {}),
     ("LLR008", {**EVENTS, f"{SYSTEM}.count": 1}, SYSTEM, Level.ERROR, "finds no room", EVENTS),
+    ("LLR009", {**EVENTS, **WIDE}, f"{ROUTING}strategy", Level.ERROR, "ranks of decode would", WIDE),
+    ("LLR009", {**EVENTS, **WIDE}, f"{ROUTING}strategy", Level.ERROR, "use prefix_aware", EVENTS),
 ]  # fmt: skip
 
 

@@ -1,11 +1,14 @@
 """The proxy's configuration against Envoy's own messages, what it takes from clients, and the script that refuses requests."""
 
 import importlib
+import json
 import warnings
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import given as given_any
+from hypothesis import strategies as st
 
 from dpd.backends.llmd.envoy import guard, guards, longest_short_body, no_prefiller_script, proxy
 from dpd.catalog.llmd_plugins import picker_facts
@@ -253,3 +256,12 @@ def test_a_body_that_is_called_short_cannot_reach_the_threshold(tokens: int, mos
     endpoint = given({f"{ROUTING}threshold_tokens": tokens})[0]
     assert longest_short_body(endpoint) == most
     assert not most or -(-most // 4) < tokens
+
+
+@given_any(text=st.text(min_size=1), tokens=st.integers(1, 64))
+def test_no_prompt_that_reaches_the_threshold_has_a_short_body(text: str, tokens: int) -> None:
+    """However JSON spells it: the picker's count of a prompt never passes what the limit allows for its body."""
+    endpoint = given({f"{ROUTING}threshold_tokens": tokens})[0]
+    counted = -(-len(text.encode("utf-8", "replace")) // 4)
+    bodies = (json.dumps({"prompt": text}, ensure_ascii=ascii).encode("utf-8", "replace") for ascii in (True, False))
+    assert counted < tokens or all(len(body) > longest_short_body(endpoint) for body in bodies)
