@@ -61,6 +61,21 @@ def kv_link_fixed_seconds() -> float:
 
 
 @dataclass(frozen=True, slots=True)
+class BatchDefaults:
+    """vLLM's own ``max_num_batched_tokens`` and ``max_num_seqs``."""
+
+    chunk_tokens: int
+    sequences: int
+
+
+def batch_defaults(gpu: str, memory_gib: float) -> BatchDefaults:
+    """What vLLM's server takes on a GPU when nobody says."""
+    row = yaml_table("serving")["batch_defaults"]
+    large = memory_gib >= row["least_gib"] and gpu not in row["not"]
+    return BatchDefaults(**row["large" if large else "other"])
+
+
+@dataclass(frozen=True, slots=True)
 class Worth:
     """The load from which AWS finds disaggregation worth its nodes."""
 

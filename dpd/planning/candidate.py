@@ -9,7 +9,7 @@ from dpd.catalog.models import ModelShape
 
 Kind = Literal["colocated", "disaggregated"]
 DEFAULT_CHUNK_TOKENS: Final = 8192
-"""vLLM's default of ``max_num_batched_tokens`` on a data-centre GPU."""
+"""vLLM's ``max_num_batched_tokens`` on an H100 or newer; for a case ask ``case.default_chunk``."""
 
 TRACE_BLOCK_TOKENS: Final = 512
 """Tokens of one id in a request's ``prompt_blocks``: those of the Mooncake traces."""

@@ -4,16 +4,14 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
+from dpd.catalog.serving import batch_defaults
 from dpd.environment.endpoint import Endpoint
 from dpd.environment.environment import Environment
-from dpd.planning.candidate import Candidate, Case, Goal
+from dpd.planning.candidate import DEFAULT_CHUNK_TOKENS, Candidate, Case, Goal
 from dpd.planning.requests import draw
 from dpd.planning.traffic import Traffic
 from dpd.sizing.fleet import RoleOnGpus, roles_on_gpus
 from dpd.sizing.pod import efa_share
-
-_MOST_SEQUENCES = 256
-"""vLLM's own default of ``max_num_seqs``: what a plan may ask for where the file says nothing."""
 
 
 class CaseError(ValueError):
@@ -93,7 +91,7 @@ def case_of(environment: Environment, endpoint: Endpoint, traffic: Traffic, *, s
         max_model_len=endpoint.model.max_model_len,
         kv_dtype=endpoint.kv.dtype,
         gpu_memory_utilization=endpoint.decode.gpu_memory_utilization,
-        most_sequences=endpoint.decode.max_concurrent_sequences or _MOST_SEQUENCES,
+        most_sequences=endpoint.decode.max_concurrent_sequences or batch_defaults(instance.gpu, instance.gpu_memory_gib).sequences,
         seed=seed,
     )
     return case, drawn.source
@@ -105,12 +103,17 @@ def at_rate(case: Case, factor: float) -> Case:
     return replace(case, requests=requests, rate_per_second=case.rate_per_second * factor)
 
 
-def of_file(endpoint: Endpoint) -> Candidate:
+def default_chunk(case: Case) -> int:
+    """vLLM's own ``max_num_batched_tokens`` on the GPUs of a case."""
+    return batch_defaults(case.instance.gpu, case.instance.gpu_memory_gib).chunk_tokens
+
+
+def of_file(endpoint: Endpoint, chunk_tokens: int = DEFAULT_CHUNK_TOKENS) -> Candidate:
     """The layout that the file asks for."""
     prefill, decode = endpoint.prefill, endpoint.decode
     return Candidate.disaggregated(
         prefill.replicas, decode.replicas, decode.tensor_parallel,
-        prefill_tensor_parallel=prefill.tensor_parallel, threshold_tokens=endpoint.routing.threshold_tokens,
+        prefill_tensor_parallel=prefill.tensor_parallel, chunk_tokens=chunk_tokens, threshold_tokens=endpoint.routing.threshold_tokens,
     )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from dpd.environment.environment import Environment
 from dpd.planning.bands import Banded, banded
 from dpd.planning.calibration import NONE, Calibration
 from dpd.planning.candidate import Band, Candidate, Case, Outcome
-from dpd.planning.case import at_rate, nodes_of, of_file
+from dpd.planning.case import at_rate, default_chunk, nodes_of, of_file
 from dpd.planning.closed_form import NoEstimateError, candidate_link, estimate, kv_room_tokens, worker
 from dpd.planning.patch import Patch, patch_of
 from dpd.planning.sweep import Ask, Sweep, closed_form, holds, sweep
@@ -179,7 +179,7 @@ def make(
     """Plan one endpoint. Raises ``ValueError`` when no layout can be estimated; its message says why."""
     engine = ask or closed_form(calibration)
     endpoint = environment.endpoints[index]
-    current = of_file(endpoint)
+    current = of_file(endpoint, default_chunk(case))
     found = sweep(case, engine, also=(current,), progress=lambda done, of: progress("layouts", done, of))
     found = _with_capacity(found, case, calibration)
     if not found.colocated:

@@ -7,6 +7,7 @@ from typing import Final
 
 from dpd.planning.calibration import NONE, Calibration
 from dpd.planning.candidate import Candidate, Case, Outcome
+from dpd.planning.case import default_chunk
 from dpd.planning.closed_form import NoEstimateError, estimate, worker
 from dpd.sizing.parallel import usable_tensor_parallel
 
@@ -69,7 +70,7 @@ def splits(case: Case, sizes: list[int]) -> Iterator[Candidate]:
             continue
         workers = case.gpus // ranks
         for prefillers in range(1, workers):
-            yield Candidate.disaggregated(prefillers, workers - prefillers, ranks)
+            yield Candidate.disaggregated(prefillers, workers - prefillers, ranks, chunk_tokens=default_chunk(case))
 
 
 def rank(outcome: Outcome, case: Case) -> tuple[bool, float, float, float]:

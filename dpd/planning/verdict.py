@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-from dpd.planning.candidate import DEFAULT_CHUNK_TOKENS, Candidate, Case, Outcome
-from dpd.planning.case import at_rate
+from dpd.planning.candidate import Candidate, Case, Outcome
+from dpd.planning.case import at_rate, default_chunk
 from dpd.planning.closed_form import cliff_per_second
 from dpd.planning.sweep import Sweep, closed_form, holds, rank, sweep
 
@@ -72,7 +72,7 @@ def decide(case: Case, found: Sweep, elsewhere: Elsewhere) -> Verdict:
 
 def best_default(found: Sweep, case: Case) -> Outcome | None:
     """The best colocated layout that leaves vLLM's chunk size as it is."""
-    return _best((one for one in found.colocated if one.candidate.chunk_tokens == DEFAULT_CHUNK_TOKENS), case)
+    return _best((one for one in found.colocated if one.candidate.chunk_tokens == default_chunk(case)), case)
 
 
 def _best(outcomes: Iterable[Outcome], case: Case) -> Outcome | None:

@@ -7,7 +7,7 @@ import pytest
 
 from dpd.planning.calibration import Calibration
 from dpd.planning.candidate import Candidate, Case, Goal
-from dpd.planning.case import at_rate
+from dpd.planning.case import at_rate, default_chunk
 from dpd.planning.closed_form import estimate
 from dpd.planning.plan import impossible
 from dpd.planning.sweep import CHUNKS, THRESHOLDS, Sweep, closed_form, holds, rank, sweep, tensor_parallels
@@ -141,3 +141,13 @@ def test_objectives_below_what_one_request_takes(goal: Goal, words: str) -> None
 def test_a_calibration_can_make_an_objective_impossible() -> None:
     assert impossible(replace(asked(1), goal=Goal(500, 50))) == ""
     assert impossible(replace(asked(1), goal=Goal(500, 50)), Calibration(prefill_speed=0.5))
+
+
+@pytest.mark.parametrize(("instance", "chunk"), [("ml.p5.48xlarge", 8192), ("ml.p5en.48xlarge", 8192), ("ml.p4de.24xlarge", 2048)])
+def test_the_untuned_chunk_is_that_of_the_gpu(instance: str, chunk: int) -> None:
+    """A100 are held to smaller steps than newer GPUs of the same memory."""
+    question = asked(0.5, model="qwen3-32b", instance=instance)
+    assert default_chunk(question) == chunk
+    found = verdict(question)
+    assert found.decision is Decision.DO_NOT
+    assert found.chosen.candidate.chunk_tokens == chunk
