@@ -8,6 +8,7 @@ from pathlib import Path
 
 from bench.cases import ROOT, bench
 from bench.measure import in_turn, median_seconds, peak_mib
+from bench.plan import section
 
 REPORT = ROOT / "docs" / "benchmarks.md"
 
@@ -38,7 +39,7 @@ def main() -> None:
             f"| {case.name} | {ours:.2f} s | {peak_mib(runs[case.name]):.0f} MiB | {case.yardstick} | {yardstick:.2f} s "
             f"| {ratio:.2f} | {case.most_times:.2f} ({case.origin}) | {'yes' if ratio <= case.most_times else 'no'} |"
         )
-    text = "\n".join(lines) + "\n"
+    text = "\n".join([*lines, *section()]) + "\n"
     print(text)
     REPORT.write_text(text, encoding="utf-8")
 

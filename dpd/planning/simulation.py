@@ -16,7 +16,7 @@ from dpd.planning.sweep import Answers, Ask, closed_form, rank
 
 THREADS: Final = 2
 """The simulator holds no lock of Python's while it runs."""
-MOST: Final = 48
+MOST: Final = 40
 """Layouts of one sweep that are simulated before the closed form sorts them. Two nodes have fewer."""
 ENGINE: Final = "simulation"
 _MS: Final = 1e3
