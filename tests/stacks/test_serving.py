@@ -94,8 +94,9 @@ NEWER = {"endpoints[0].image": {"repository": "a.example/vllm", "tag": "v9", "vl
 def test_another_revision_takes_the_place_of_the_one_before() -> None:
     before, after = serving(LLMD), serving(LLMD | NEWER)
     old, new = ({id_ for id_ in objects(template) if id_.startswith("Pods")} for template in (before, after))
-    assert len(old) == len(new) == 1
-    assert old != new, "the same resource would leave the old pods where they are, and their GPUs taken"
+    assert old
+    assert len(old) == len(new)
+    assert not old & new, "the same resource would leave the old pods where they are, and their GPUs taken"
     assert set(objects(before)) - old == set(objects(after)) - new
     one_by_name = {body["metadata"]["name"] for id_ in old for body in objects(before)[id_]}
     assert not one_by_name & {body["metadata"]["name"] for id_ in new for body in objects(after)[id_]}
@@ -103,13 +104,38 @@ def test_another_revision_takes_the_place_of_the_one_before() -> None:
 
 def test_what_pods_need_comes_first_and_what_leads_to_them_last() -> None:
     template = serving(LLMD)
-    by_part = {id_[:4]: (id_, {body["kind"] for body in bodies}) for id_, bodies in objects(template).items()}
-    endpoint, pods, front = by_part["Endp"], by_part["Pods"], by_part["Fron"]
+    parts = [(id_, {body["kind"] for body in bodies}) for id_, bodies in objects(template).items()]
+    (endpoint,), pods, fronts = ([(id_, kinds) for id_, kinds in parts if id_.startswith(part)] for part in ("Endpoint", "Pods", "Front"))
     assert {"PersistentVolume", "PersistentVolumeClaim", "ServiceAccount"} <= endpoint[1]
-    assert "Deployment" in pods[1]
-    assert "Service" in front[1]
-    assert endpoint[0] in template.resources[pods[0]]["DependsOn"]
-    assert pods[0] in template.resources[front[0]]["DependsOn"]
+    owners = [id_ for id_, kinds in pods if kinds == {"Deployment"}]
+    (guards,) = [id_ for id_, kinds in pods if "NetworkPolicy" in kinds]
+    (front,) = [id_ for id_, kinds in fronts if "Service" in kinds]
+    assert endpoint[0] in template.resources[guards]["DependsOn"]
+    assert len(owners) == 3
+    for owner in owners:
+        assert guards in template.resources[owner]["DependsOn"], "no pod runs before the policy that guards it"
+        assert owner in template.resources[front]["DependsOn"]
+
+
+TRIGGER = {"workspace_url": "https://aps-workspaces.us-east-2.amazonaws.com/workspaces/ws-1", "query": "up", "target": 1}
+
+
+@pytest.mark.parametrize(
+    ("choice", "kinds"),
+    [
+        ({"endpoints[0].routing.gateway": {}}, {"Gateway", "HTTPRoute", "InferencePool", "DestinationRule"}),
+        ({"endpoints[0].prefill.autoscaling": {"min_replicas": 1, "max_replicas": 1, "prometheus": [TRIGGER]}},
+         {"ScaledObject", "TriggerAuthentication"}),
+        ({"endpoints[0].workload": "disaggregated_set"}, {"DisaggregatedSet"}),
+    ],
+)  # fmt: skip
+def test_what_is_no_longer_asked_for_goes(choice: dict[str, Any], kinds: set[str]) -> None:
+    """Nothing prunes: an object goes with its resource, so it may share it with none that stays."""
+    plain, chosen = (objects(serving(LLMD | changes)) for changes in ({}, choice))
+    gone = {body["kind"] for id_ in chosen.keys() - plain.keys() for body in chosen[id_]}
+    assert gone == kinds
+    for id_ in chosen.keys() & plain.keys():
+        assert not {body["kind"] for body in chosen[id_]} & kinds
 
 
 def test_an_environment_can_have_no_endpoint() -> None:
