@@ -15,6 +15,11 @@ def node_security_groups() -> int:
     return int(yaml_table("limits")["node_security_groups"]["most"])
 
 
+def stack_resources() -> int:
+    """Most resources of a CloudFormation stack."""
+    return int(yaml_table("limits")["stack_resources"]["most"])
+
+
 def stack_outputs() -> int:
     """Most outputs of a CloudFormation stack."""
     return int(yaml_table("limits")["stack_outputs"]["most"])

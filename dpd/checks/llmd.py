@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
-from dpd.catalog import images
+from dpd.catalog import images, limits
 from dpd.catalog.llmd import llmd
 from dpd.checks.registry import Context, Problem, check
 from dpd.environment.endpoint import Endpoint
@@ -14,6 +14,10 @@ from dpd.sizing.startup import startup_budget_seconds
 _NIXL: Final = "https://docs.vllm.ai/en/latest/features/nixl_connector_usage/"
 _COMPATIBLE: Final = "https://docs.vllm.ai/en/latest/features/nixl_connector_compatibility/"
 _RELEASE: Final = "https://github.com/llm-d/llm-d/releases/tag/v0.8.0"
+RESOURCES_OF_AN_ENDPOINT: Final = 18
+"""Most resources of the endpoints' stack for one of them: three groups of objects, and each object that comes and goes by itself."""
+_OTHER_RESOURCES: Final = 100
+"""Left for namespaces and for the endpoints of the other backend, which take one each."""
 
 
 def _endpoints(environment: Environment) -> Iterator[tuple[str, Endpoint]]:
@@ -150,3 +154,19 @@ def patience(environment: Environment, _: Context) -> Iterator[Problem]:
                 given,
                 f"{needed:,} or more",
             )
+
+
+@check(
+    "LLD007", "One stack holds all endpoints",
+    why="The stack of the endpoints has a resource for each object that comes and goes, so that none stays behind. CloudFormation refuses "
+    "a stack with more resources than its limit.",
+    link="https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/cloudformation-limits.html",
+)  # fmt: skip
+def one_stack(environment: Environment, _: Context) -> Iterator[Problem]:
+    """Count the most resources that the endpoints can take."""
+    served = list(_endpoints(environment))
+    needed, most = len(served) * RESOURCES_OF_AN_ENDPOINT, limits.stack_resources() - _OTHER_RESOURCES
+    if needed > most:
+        message = f"{len(served)} endpoints x {RESOURCES_OF_AN_ENDPOINT} resources = {needed}"
+        fix = "move some of them to a second environment with a cluster of its own"
+        yield Problem("endpoints", message, fix, len(served), f"{most // RESOURCES_OF_AN_ENDPOINT} llm-d endpoints")

@@ -9,8 +9,9 @@ from dpd.backends.site import Site
 from dpd.catalog.controllers import all_controllers
 from dpd.catalog.images import default_image
 from dpd.catalog.llmd import llmd
+from dpd.checks.llmd import RESOURCES_OF_AN_ENDPOINT
 from dpd.finding import Level
-from tests.support import LLMD_EXAMPLE, REMOVE, environment, findings
+from tests.support import LLMD_EXAMPLE, REMOVE, base, environment, findings
 
 E = "endpoints[0]."
 IMAGE = {"repository": "example.com/vllm", "tag": "1", "vllm": "0.23.0", "nixl": "1.2.0", "digest": f"sha256:{'0' * 64}"}
@@ -129,3 +130,13 @@ def test_the_longest_name_that_passes_is_short_enough_for_every_object(changes: 
     for body in build(known.endpoints[0], Site.of(known)):
         assert len(body["metadata"]["name"]) <= 63, body["kind"]
         assert all(len(value) <= 63 for value in body["metadata"]["labels"].values())
+
+
+def test_a_stack_holds_so_many_endpoints() -> None:
+    # "LLD007"
+    one = base(LLMD_EXAMPLE)["endpoints"][0]
+    most = 400 // RESOURCES_OF_AN_ENDPOINT
+    many = [{**one, "name": f"e-{number}"} for number in range(most + 1)]
+    (found,) = findings({"endpoints": many}, id="LLD007")
+    assert (found.path, found.limit) == ("endpoints", f"{most} llm-d endpoints")
+    assert not findings({"endpoints": many[:-1]}, id="LLD007")

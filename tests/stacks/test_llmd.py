@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 from charts.render import render_all
+from dpd.checks.llmd import RESOURCES_OF_AN_ENDPOINT
 from tests.stacks.conftest import build
 from tests.stacks.support import Assembly, synthesized
 from tests.stacks.test_addons import by_name, joined
@@ -54,3 +55,16 @@ def test_clients_are_told_where_it_is() -> None:
     behind = assembly({"endpoints[0].routing.gateway": {}}).templates["serving"].content["Outputs"]
     (command,) = [made["Value"] for name, made in behind.items() if "LoadBalancerCommand" in name]
     assert command.startswith("kubectl get gateway llama-70b-gateway --namespace inference")
+
+
+def test_an_endpoint_with_everything_takes_no_more_resources_than_are_reckoned_with() -> None:
+    trigger = {"workspace_url": "https://aps-workspaces.us-east-2.amazonaws.com/workspaces/ws-1", "query": "up", "target": 1}
+    scaled = {"min_replicas": 1, "max_replicas": 1, "prometheus": [trigger]}
+    most = {
+        "endpoints[0].routing": {"threshold_tokens": 4096, "strategy": "kv_aware", "gateway": {}},
+        "endpoints[0].objectives.priority": 1,
+        "endpoints[0].prefill.autoscaling": scaled,
+        "endpoints[0].decode.autoscaling": scaled,
+    }
+    made = assembly(most).templates["serving"].of("Custom::AWSCDK-EKS-KubernetesResource")
+    assert len(made) - 1 <= RESOURCES_OF_AN_ENDPOINT
