@@ -110,12 +110,11 @@ def test_the_set_is_consistent() -> None:
 
 def test_system_nodes_have_slots_for_controllers_too() -> None:
     closed = {f"cluster.groups.{group}.taints": [{"key": "gpu", "effect": "NoSchedule"}] for group in ("prefill", "decode")}
-    small = {**closed, "cluster.groups.system": {"instance_type": "ml.c5.2xlarge", "count": 1}}
-    plain, behind = (
-        findings({**small, **changes}, id="CAP008", example=LLMD_EXAMPLE)[0].message for changes in ({}, {f"{E}routing.gateway": {}})
-    )
-    assert plain.startswith("13 for the add-ons + 2 for the cluster")
-    assert behind.startswith("13 for the add-ons + 3 for controllers + 2 for the cluster")
+    small: dict[str, Any] = {**closed, "cluster.groups.system": {"instance_type": "ml.c5.2xlarge", "count": 1}}
+    behind: dict[str, Any] = {**small, f"{E}routing.gateway": {}}
+    (plain,), (more,) = (findings(changes, id="CAP008", example=LLMD_EXAMPLE) for changes in (small, behind))
+    assert plain.message.startswith("13 for the add-ons + 2 for the cluster")
+    assert more.message.startswith("13 for the add-ons + 3 for controllers + 2 for the cluster")
 
 
 @pytest.mark.parametrize("namespace", ["istio-system", "lws-system", "keda"])
