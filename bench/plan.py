@@ -21,7 +21,7 @@ from dpd.planning.candidate import Candidate, Case, Goal, Request
 from dpd.planning.closed_form import estimate
 from dpd.planning.known_models import config, missing
 from dpd.planning.simulation import ENGINE, MOST, simulated
-from dpd.planning.sweep import THRESHOLDS, Sweep, closed_form, colocated, rank, splits, sweep, tensor_parallels
+from dpd.planning.sweep import CHUNKS, THRESHOLDS, Sweep, closed_form, colocated, rank, splits, sweep, tensor_parallels
 from dpd.sizing.pod import efa_share
 
 ROOT: Final = Path(__file__).parent.parent
@@ -62,7 +62,7 @@ def question(nodes: int, model: str = MODEL) -> Case:
 
 
 def whole_sweep() -> tuple[list[Candidate], Case]:
-    """Every layout of 16 GPUs: four tensor parallel sizes by four chunk sizes; every split by every threshold. Over a mix of lengths."""
+    """Every layout of 16 GPUs: four tensor parallel sizes by the chunk sizes; every split by every threshold. Over a mix of lengths."""
     asked = question(2, SMALL_MODEL)
     chance = random.Random(1)  # noqa: S311 (lengths, no secret)
     lengths = (300, 700, 1500, 3000, 6000, INPUT)
@@ -167,7 +167,8 @@ def section() -> Iterator[str]:
     without = missing(asked)
     if not without:
         layouts, _ = whole_sweep()
-        whole = f"{len(layouts)} layouts of 16 GPUs: 4 tensor parallel sizes x 4 chunk sizes, every split x 6 thresholds; {MOST} simulated"
+        kinds = f"4 tensor parallel sizes x {len(CHUNKS)} chunk sizes, every split x {len(THRESHOLDS)} thresholds"
+        whole = f"{len(layouts)} layouts of 16 GPUs ({kinds}), {MOST} of them simulated"
         commands[whole] = Command((*python, "whole", ""), ROOT), "15 s"
         for nodes in NODES:
             commands[f"The sweep of dpd plan, {nodes} nodes"] = (
