@@ -78,6 +78,19 @@ def test_the_gate_reads_the_spec_of_every_shipped_environment(path: Path) -> Non
     assert [endpoint.key for endpoint in parsed.endpoints] == ["inference/llama-70b"]
 
 
+@pytest.mark.parametrize("path", sorted((ROOT / "docs").glob("example*.yaml")), ids=lambda path: path.stem)
+def test_the_gate_reads_the_spec_of_every_example_whatever_its_backend(path: Path) -> None:
+    """Every worker's side of the transfer, prefill's use and KV can be proven by something that the backend has."""
+    loaded = load(path).environment
+    assert loaded is not None
+    for endpoint in Spec.parse(filled(document(loaded), VALUES)).endpoints:
+        assert all(endpoint.pods[role].role_log or endpoint.pods[role].role_label for role in ("prefill", "decode"))
+        assert endpoint.logs.decision or endpoint.decisions or endpoint.series.requests
+        assert endpoint.logs.retrieved or endpoint.series.external_tokens
+        assert endpoint.pods["router"].service_port > 0
+        assert endpoint.resources
+
+
 @pytest.mark.parametrize("changes", OPTIONS.values(), ids=OPTIONS)
 def test_the_gate_reads_the_spec_whatever_the_options(changes: dict[str, Any]) -> None:
     text = filled(document(environment(changes)), VALUES)

@@ -253,7 +253,7 @@ def test_every_line_of_the_log_is_json(deployed: World, caplog: pytest.LogCaptur
 )
 @pytest.mark.parametrize("request_type", ["Create", "Update"])
 def test_an_event_that_fails_at_its_start_shows_no_address_either(
-    deployed: World, properties: dict[str, str], request_type: str, caplog: pytest.LogCaptureFixture
+    deployed: World, properties: dict[str, Any], request_type: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     given = {**event(deployed, request_type, **properties), "StackId": "arn:stack"}
     with caplog.at_level(logging.DEBUG, logger="health_gate"), pytest.raises((BadSpec, KeyError)) as caught:
