@@ -149,7 +149,8 @@ def needs(plan: Plan) -> Iterator[tuple[str, str]]:
     sizing = plan.sizing
     assert sizing is not None
     crossing = sizing.handover
-    yield "ratio", f"the traffic keeps {number(sizing.work_ratio)} prefillers busy for each decoder"
+    start = f"{sizing.start[0]} to {sizing.start[1]} of {sum(sizing.start)} workers would be the place to start"
+    yield "ratio", f"the traffic keeps {number(sizing.work_ratio)} prefillers busy for each decoder: {start}"
     yield "KV memory", f"a decoder holds {sizing.kv_room_tokens:,} tokens; about {sizing.kv_needed_tokens:,} are in use in the mean"
     if sizing.buffer_gib is not None:
         yield "PD buffer", f"at least {sizing.buffer_floor_gib} GiB on each rank of a decoder; the file has {sizing.buffer_gib} GiB"

@@ -1,1 +1,1 @@
-"""Whether disaggregation pays for a traffic, with what layout and at what cost. Models in, verdict out; no input or output."""
+"""Whether disaggregation pays for a traffic, with what layout and at what cost. Reads its own input files; prints and writes nothing."""

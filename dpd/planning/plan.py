@@ -19,7 +19,7 @@ from dpd.planning.verdict import FACTORS, Decision, Verdict, decide, finalists
 from dpd.sizing.buffer import Buffer
 from dpd.sizing.cost import TokenCost, purchase_of, token_cost
 from dpd.sizing.memory import ACTIVATION_GIB, GIB, RUNTIME_GIB
-from dpd.sizing.ratio import decode_workers, prefill_workers
+from dpd.sizing.ratio import decode_workers, prefill_workers, start_ratio
 from dpd.sizing.transfer import kv_bytes_moved
 
 Progress = Callable[[str, int, int], None]
@@ -74,7 +74,9 @@ class Sizing:
     buffer_gib: int | None
     """What the file has; ``None`` where KV is received into the decoder's own KV memory and there is no such buffer."""
     work_ratio: float
-    """Prefillers that the traffic keeps busy, for each decoder that it keeps busy: where to start."""
+    """Prefillers that the traffic keeps busy, for each decoder that it keeps busy."""
+    start: tuple[int, int]
+    """All workers in that ratio: prefillers and decoders to start from where nothing was tried."""
     handover: Handover
     memory: tuple[Memory, ...]
 
@@ -270,6 +272,7 @@ def size(endpoint: Endpoint, case: Case, outcome: Outcome, calibration: Calibrat
         buffer_floor_gib=buffer,
         buffer_gib=endpoint.kv.buffer_gib,
         work_ratio=prefill / decode if decode else math.inf,
+        start=start_ratio(candidate.prefillers + candidate.decoders, prefill, decode),
         handover=Handover(
             prompt_tokens=round(mean),
             gib=moved / GIB,
