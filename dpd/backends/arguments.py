@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from dpd.catalog.vllm_flags import short_forms
+from dpd.catalog.vllm_flags import opposites, short_forms
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,8 +16,9 @@ class Argument:
 
     @property
     def base(self) -> str:
-        """The flag that a negation (``--no-…``) or a dotted JSON form (``--flag.key``) is about."""
-        return ("--" + self.flag.removeprefix("--no-") if self.flag.startswith("--no-") else self.flag).partition(".")[0]
+        """The flag that a negation (``--no-…``, ``--disable-…``) or a dotted JSON form (``--flag.key``) is about."""
+        flag = ("--" + self.flag.removeprefix("--no-") if self.flag.startswith("--no-") else self.flag).partition(".")[0]
+        return opposites().get(flag, flag)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any, Final
 
 from dpd.backends.arguments import Argument, parse
@@ -174,6 +175,8 @@ def program(container: Container) -> tuple[str, tuple[str, ...]]:
     words = container.words
     if words[:2] == ("vllm", "serve"):
         return "vllm", words[3:] if len(words) > 2 and not words[2].startswith("-") else words[2:]  # noqa: PLR2004
+    if words[:1] == ("vllm-router",):
+        return "vllm-router", words[1:]
     repository = container.image.partition("@")[0]
     for name, software in (("picker", "llm-d-picker"), ("sidecar", "llm-d-sidecar")):
         if llmd().images[name].repository in repository:
@@ -190,20 +193,27 @@ def _known(software: str, versions: Versions, image: str = "") -> Lists:
 
 
 def _plain(words: tuple[str, ...]) -> Iterator[Argument]:
-    """Arguments of Go's flags: a value follows an equals sign, or as the next word."""
+    """Arguments of other programs: values follow an equals sign, or as the next words."""
     for index, word in enumerate(words):
         if word.startswith("-"):
             name, equals, value = word.partition("=")
-            follows = words[index + 1 : index + 2]
-            values = (value,) if equals else follows if follows and not follows[0].startswith("-") else ()
-            yield Argument(f"--{name.lstrip('-')}", tuple(values), index)
+            follows = tuple(takewhile(lambda text: not text.startswith("-"), words[index + 1 :]))
+            yield Argument(f"--{name.lstrip('-')}", (value,) if equals else follows, index)
+
+
+def flag_of(argument: Argument, known: Lists) -> Flag | None:
+    """The flag that an argument is about: itself, what it turns off, or what takes the JSON that a dotted form is a part of."""
+    found, base = known.flag(argument.flag), known.flag(argument.base)
+    if found or base is None:
+        return found
+    off = argument.flag.startswith("--no-") and base.kind == "switch"
+    return base if off or ("." in argument.flag and base.kind in ("json", "text")) else None
 
 
 def unknown_argument(path: str, argument: Argument, known: Lists, versions: Versions = Versions()) -> Iterator[Unknown]:
     """A flag that a version does not have, or a value that it does not take."""
-    flag = known.flag(argument.flag) or known.flag(argument.base)
-    negated = argument.flag.startswith("--no-") and known.flag(argument.flag) is None
-    if flag is None or (negated and flag.kind != "switch"):
+    flag = flag_of(argument, known)
+    if flag is None:
         yield Unknown(path, f"{known.title} has no such flag", argument.flag, known.advice("flags", argument.base), known.exact)
     elif "." in argument.flag:
         field = argument.flag.partition(".")[2].partition(".")[0].rstrip("+")

@@ -33,7 +33,7 @@ class Flag:
 
     ``switch`` has a ``--no-`` form and no value, ``mark`` has neither, ``bool`` may have true or false behind an equals sign;
     ``size`` is a whole number that may end in k, M or G; ``config`` names the class of a JSON value. ``values`` says how many
-    follow.
+    follow. The opposite of a ``paired`` switch is also its name with enable and disable changed.
     """
 
     name: str
@@ -43,6 +43,15 @@ class Flag:
     values: Literal["one", "many", "optional"] | int = "one"
     short: tuple[str, ...] = ()
     config: str = ""
+    paired: bool = False
+
+
+def opposite(flag: str) -> str:
+    """The name with enable and disable changed, or the name itself."""
+    for one, other in (("--enable-", "--disable-"), ("--disable-", "--enable-")):
+        if flag.startswith(one):
+            return other + flag.removeprefix(one)
+    return flag
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +75,18 @@ class Lists:
 
     def flag(self, name: str, table: str = "flags") -> Flag | None:
         """One flag by its long form, or ``None``."""
-        entry = self.table(table).get(name)
+        entries = self.table(table)
+        entry = entries[name] if name in entries else self._paired(name, table)
         if entry is None:
             return None
         given: dict[str, Any] = {
             key: tuple(value) if isinstance(value, list) and key != "default" else value for key, value in entry.items()
         }
         return Flag(name, **given)
+
+    def _paired(self, name: str, table: str) -> Entry | None:
+        entry = self.table(table).get(opposite(name))
+        return entry if entry and entry.get("paired") else None
 
     def config(self, name: str) -> dict[str, Flag]:
         """Fields of a class that is given as JSON; empty for one that is not known."""

@@ -3,7 +3,7 @@
 from functools import cache
 from typing import cast
 
-from dpd.catalog.engines import any_version
+from dpd.catalog.engines import any_version, opposite
 from dpd.catalog.tables import yaml_table
 
 
@@ -12,6 +12,13 @@ def short_forms() -> dict[str, str]:
     """Short forms of any known version, with the flag that they stand for."""
     flags = any_version("vllm").table("flags")
     return {short: name for name, entry in flags.items() for short in entry.get("short", ())}
+
+
+@cache
+def opposites() -> dict[str, str]:
+    """Names that only turn off another flag, with that flag: ``--disable-lora`` is about ``--enable-lora``."""
+    flags = any_version("vllm").table("flags")
+    return {opposite(name): name for name, entry in flags.items() if entry.get("paired") and opposite(name) not in flags}
 
 
 def reasons(table: str) -> dict[str, str]:

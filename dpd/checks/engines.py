@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from dpd.backends.arguments import parse
-from dpd.backends.emitted import Unknown, Versions, unknown, unknown_argument, unknown_variable
+from dpd.backends.emitted import Unknown, Versions, flag_of, unknown, unknown_argument, unknown_variable
 from dpd.backends.site import Site
 from dpd.backends.workload import arguments, workload
 from dpd.catalog.engines import SOFTWARE, Lists, lists
@@ -73,14 +73,9 @@ def values(environment: Environment, _: Context) -> Iterator[Problem]:
         known = lists("vllm", carried.vllm)
         for name, role in endpoint.roles:
             for argument in parse(role.extra_args).known:
-                if known.flag(argument.flag) or known.flag(argument.base):
+                if flag_of(argument, known):  # RUN004 speaks of the others
                     place = f"endpoints[{index}].{name}.extra_args[{argument.index}]"
-                    yield from (_problem(found, place) for found in unknown_argument(place, argument, known, carried) if _of_value(found))
-
-
-def _of_value(found: Unknown) -> bool:
-    """Flags that a version does not have are RUN004's."""
-    return "no such flag" not in found.message
+                    yield from (_problem(found, place) for found in unknown_argument(place, argument, known, carried))
 
 
 @check(

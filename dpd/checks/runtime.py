@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from dpd.backends.arguments import Argument, Arguments, parse
+from dpd.backends.emitted import flag_of
 from dpd.backends.site import Site
 from dpd.backends.workload import derived_environment
 from dpd.catalog import engines, images, runtime_versions, vllm_flags
@@ -113,8 +114,7 @@ def unknown(environment: Environment, _: Context) -> Iterator[Problem]:
     """Compare with the flags of the image's vLLM version, or of the nearest that is known: then as a warning."""
     for path, endpoint, _role, argument in _arguments(environment):
         known = engines.lists("vllm", _vllm_version(endpoint))
-        flag = known.flag(argument.base)
-        if known.flag(argument.flag) or (flag and (argument.flag == argument.base or "." in argument.flag or flag.kind == "switch")):
+        if flag_of(argument, known):
             continue
         nearest = (
             "which the image carries" if known.exact else f"the nearest to the image's {_vllm_version(endpoint)} whose flags are known"

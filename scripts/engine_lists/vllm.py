@@ -111,7 +111,14 @@ def serve(sources: Sources) -> dict[str, Entry]:
     fields = described(sources, frontend)
     _amend(sources, module, {"frontend_kwargs": fields})
     found |= {f"--{name.replace('_', '-')}": item for name, item in fields.items()}
+    if "class EnableDisableAction" in sources.texts.get("vllm.utils.argparse_utils", ""):
+        found = {name: {**item, "paired": True} if _is_paired(name, item) else item for name, item in found.items()}
     return dict(sorted(found.items()))
+
+
+def _is_paired(name: str, item: Entry) -> bool:
+    """Whether a switch has its opposite under the name with ``enable`` and ``disable`` changed, beside the ``--no-`` form."""
+    return item["kind"] == "switch" and name.startswith(("--enable-", "--disable-"))
 
 
 def _added(sources: Sources, module: str) -> Iterator[tuple[str, Entry]]:

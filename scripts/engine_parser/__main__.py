@@ -22,7 +22,7 @@ import yaml
 from dpd.backends.backend import backend
 from dpd.backends.emitted import containers, of_image, program
 from dpd.backends.site import Site
-from dpd.catalog.engines import Lists, engine, lists
+from dpd.catalog.engines import Flag, Lists, engine, lists, opposite
 from dpd.environment.environment import Environment
 from scripts.engine_lists.__main__ import wheel
 from scripts.engine_lists.wheels import cache
@@ -107,13 +107,18 @@ def different(real: dict[str, Any], known: Lists) -> list[str]:
         flag, said = known.flag(name), real[name]
         assert flag
         pairs = {
-            "short forms": (sorted(flag.short), sorted(said["short"])),
-            "--no- form": (flag.kind == "switch", said["negated"]),
+            "names": (sorted({name, *flag.short, *_opposites(flag)}), said["names"]),
             "choices": (sorted(map(str, flag.choices)), said["choices"] if flag.choices else []),
             "many values": (flag.values == "many", said["values"] in ("+", "*")),
         }
         found += [f"{name}: {what} {mine} in the list, {its} in the parser" for what, (mine, its) in pairs.items() if mine != its]
     return found
+
+
+def _opposites(flag: Flag) -> list[str]:
+    if flag.kind != "switch":
+        return []
+    return [opposite(flag.name) if flag.paired else f"--no-{flag.name[2:]}"]
 
 
 def _run(*command: str) -> None:

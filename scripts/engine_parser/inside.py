@@ -5,12 +5,14 @@ standard error.
 """
 
 import contextlib
+import importlib
 import io
 import json
 import logging
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 
@@ -43,22 +45,22 @@ def _connectors(config: dict[str, Any]) -> list[str]:
 
 
 def _parser() -> tuple[Any, Callable[[Any], None]]:
+    """The server's parser and what validates its result. The module has moved twice; only one has the class."""
+    import vllm
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 
-    try:
-        from vllm.entrypoints.launchers import cli_args
-    except ImportError:
-        from vllm.entrypoints.openai import cli_args
-    return cli_args.make_arg_parser(FlexibleArgumentParser()), cli_args.validate_parsed_serve_args
+    package = Path(vllm.__path__[0])
+    (place,) = (path for path in sorted(package.glob("entrypoints/**/*.py")) if "class FrontendArgs" in path.read_text())
+    module = importlib.import_module(".".join(place.relative_to(package.parent).with_suffix("").parts))
+    return module.make_arg_parser(FlexibleArgumentParser()), module.validate_parsed_serve_args
 
 
 def flags(_: dict[str, Any]) -> dict[str, Any]:
-    """Every flag of the real parser: its short forms, whether it has a ``--no-`` form, its choices, and how many values it takes."""
+    """Every flag of the real parser: its names, its choices, and how many values it takes."""
     parser, _validate = _parser()
     return {
         action.option_strings[0]: {
-            "short": [name for name in action.option_strings[1:] if not name.startswith("--no-")],
-            "negated": any(name.startswith("--no-") for name in action.option_strings),
+            "names": sorted(action.option_strings),
             "choices": sorted(str(choice) for choice in action.choices or () if choice not in (None, "None")),
             "values": action.nargs,
         }

@@ -36,6 +36,8 @@ def test_values(texts: list[str], flag: str, value: str | None) -> None:
     ("flag", "base"),
     [
         ("--no-enforce-eager", "--enforce-eager"),
+        ("--disable-lora", "--enable-lora"),
+        ("--disable-sliding-window", "--disable-sliding-window"),
         ("--kv-transfer-config.kv_role", "--kv-transfer-config"),
         ("--seed", "--seed"),
     ],

@@ -94,6 +94,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     (pod("model", NIXL_LIBFABRIC_THREADS="4"), "NIXL_LIBFABRIC_THREADS"),
     (pod("exec vllm serve model --enforce-eagr", command=("/bin/bash", "-c")), "--enforce-eagr"),
     (pod(CLEARED, "serve", "model", "--enforce-eagr", command=("/bin/bash", "-c")), "--enforce-eagr"),
+    (pod("--polic", "random", "--prefill", "a", "b", image="example.com/r:1", command=("vllm-router",)), "--polic"),
     (pod("--connector=nixlv2", image=SIDECAR, command=()), "--connector"),
     (pod("--kv-connector=nixl", image=SIDECAR, command=()), "nixl"),
     (pod("--secure-proxy=no", image=SIDECAR, command=()), "no"),
@@ -115,6 +116,7 @@ RIGHT: list[dict[str, Any]] = [
     pod("exec vllm serve model --data-parallel-start-rank ${RANK} --port $((8000 + RANK))", command=("/bin/bash", "-c")),
     pod("--secure-proxy=false", "--kv-connector=nixlv2", "--enable-tls=prefiller,decoder", image=SIDECAR, command=()),
     pod("--pool-name", "a", "--v=2", "--tracing=false", "-v", "2", image=PICKER, command=()),
+    pod("--policy", "random", "--service-discovery", image="example.com/r:1", command=("vllm-router",)),
     pod("--anything", image="example.com/other:1", command=("serve",)),
     pod("model", LMCACHE_CONFIG_FILE="/a", VLLM_LOGGING_LEVEL="DEBUG", HF_HOME="/a"),
     query("sum(rate(vllm:time_to_first_token_seconds_bucket[1m]))"),
@@ -157,9 +159,9 @@ def test_variables_say_what_to_write(name: str, versions: Versions, fix: str) ->
 
 FILES = [
     *(ROOT / "dpd" / "catalog" / "data").glob("*.yaml"),
-    *(path for folder in ("dpd/backends", "dpd/gate", "charts", "lambda") for path in (ROOT / folder).rglob("*.py")),
+    *(path for folder in ("dpd/backends", "dpd/gate", "charts", "stacks", "lambda") for path in (ROOT / folder).rglob("*.py")),
 ]
-NAMED = re.compile(r"(?<![\w:])(?:vllm:|lmcache:|llm_d_epp_)[a-z][a-z0-9_]*[a-z0-9](?![\w*{}])")
+NAMED = re.compile(r"(?<![\w:])(?:vllm:|lmcache:|llm_d_epp_)[a-z][a-z0-9_]*[a-z0-9](?![\w*]|\{\w*\})")
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
