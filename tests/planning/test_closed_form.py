@@ -91,11 +91,13 @@ def test_the_link_delays_but_prompts_below_the_threshold_skip_it() -> None:
     assert skipped.itl_mean_ms > wide.itl_mean_ms
 
 
-def test_no_link_at_all_is_said() -> None:
-    assert (
-        estimate(SPLIT(1, 1, 8), replace(case(1), efa_devices={8: 0})).saturated
-        or candidate_link(SPLIT(1, 1, 8), replace(case(1), efa_devices={})).gb_per_second == 0
-    )
+def test_without_a_link_nothing_arrives() -> None:
+    asked = replace(case(1, gpu_memory_utilization=0.9), efa_devices={8: 0})
+    assert candidate_link(SPLIT(1, 1, 8), asked).gb_per_second == 0
+    found = estimate(SPLIT(1, 1, 8), asked)
+    assert found.ttft_ms.p50 == math.inf
+    assert found.goodput_share == 0
+    assert found.link_utilisation == math.inf
 
 
 def test_a_calibration_slows_what_it_names() -> None:
