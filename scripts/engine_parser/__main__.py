@@ -20,9 +20,10 @@ from typing import Any, Final
 import yaml
 
 from dpd.backends.backend import backend
-from dpd.backends.emitted import containers, of_image, program
+from dpd.backends.emitted import containers, program
 from dpd.backends.site import Site
 from dpd.catalog.engines import Flag, Lists, engine, lists, opposite
+from dpd.checks.engines import versions
 from dpd.environment.environment import Environment
 from scripts.engine_lists.__main__ import wheel
 from scripts.engine_lists.wheels import cache
@@ -48,7 +49,7 @@ def jobs() -> Iterator[tuple[str, str, Job]]:
                 for container in containers(body):
                     software, arguments = program(container)
                     if software == "vllm":
-                        carried, place = of_image(container.image), f"{path.stem}: {container.path}"
+                        carried, place = versions(endpoint), f"{path.stem}: {container.path}"
                         yield "vllm", carried.vllm or INSTALLED, {"kind": "serve", "path": place, "arguments": arguments}
                         variables = {name: value for name, value in container.variables.items() if name.startswith("LMCACHE_")}
                         if variables and carried.lmcache:
