@@ -35,6 +35,8 @@ def number(value: float) -> str:
 def span(band: Band, unit: str = "ms") -> str:
     """A range with its unit; from a second on in seconds."""
     low, high = band.low, band.high
+    if not math.isfinite(low):
+        return "never"
     if unit == "ms" and low >= _SECOND:
         low, high, unit = low / _SECOND, high / _SECOND, "s"
     one, other = number(low), number(high)

@@ -192,7 +192,8 @@ def estimate(candidate: Candidate, case: Case, calibration: Calibration = NONE) 
     e2es = [1e3 * (at - arrival) for at, arrival in zip(ends, arrivals, strict=True)]
     per_request = 1e3 * pace.itl_seconds
     good = sum(each <= case.goal.ttft_ms for each in ttfts) / len(requests) if per_request <= case.goal.itl_ms else 0.0
-    capacity = _capacity(candidate, case, writer, reader, side)
+    used = link.utilisation(moved / candidate.prefillers) if moved else 0.0
+    capacity = min(_capacity(candidate, case, writer, reader, side), case.rate_per_second / used if used else math.inf)
     served = min(case.rate_per_second, capacity)
     return Outcome(
         candidate=candidate,
@@ -204,7 +205,7 @@ def estimate(candidate: Candidate, case: Case, calibration: Calibration = NONE) 
         goodput_per_second=good * served,
         output_tokens_per_second=served * load.output_tokens,
         saturated=not pace.keeps_up or busy >= 1 or capacity < case.rate_per_second,
-        link_utilisation=link.utilisation(moved / max(1, candidate.prefillers)) if candidate.prefillers else 0.0,
+        link_utilisation=used,
         capacity_per_second=capacity,
     )
 
