@@ -9,7 +9,8 @@ def vllm(**changes: Any) -> dict[str, Any]:
     """``vllm bench serve --save-result``."""
     return {
         "date": "20261120-101112", "endpoint_type": "openai", "backend": "openai", "label": None, "model_id": "llama",
-        "tokenizer_id": "llama", "num_prompts": 200, "request_rate": 2.0, "burstiness": 1.0, "max_concurrency": None, "duration": 101.0, "completed": 200,
+        "tokenizer_id": "llama", "num_prompts": 200, "request_rate": 2.0, "burstiness": 1.0, "max_concurrency": None, "duration": 101.0,
+        "completed": 200,
         "failed": 0, "total_input_tokens": 1_600_000, "total_output_tokens": 51_200, "request_throughput": 1.98, "request_goodput": None,
         "output_throughput": 507.0, "total_token_throughput": 16_347.0, "max_output_tokens_per_s": 700.0, "max_concurrent_requests": 12,
         "mean_ttft_ms": 900.0, "median_ttft_ms": 850.0, "std_ttft_ms": 90.0, "p99_ttft_ms": 1900.0,
