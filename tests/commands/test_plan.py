@@ -9,6 +9,7 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
+from syrupy.assertion import SnapshotAssertion
 
 from tests.commands.support import Dpd, Outcome, in_terminal
 from tests.support import EXAMPLE, REMOVE, ROOT, TODAY, edited
@@ -102,6 +103,12 @@ def test_the_report_for_machines(plan: Planner) -> None:
     assert {edit["path"] for edit in found["patch"]["edits"]} >= {"endpoints[0].prefill.replicas", "endpoints[0].prefill.tensor_parallel"}
     chosen = next(one for one in found["layouts"] if one["layout"] == found["verdict"]["layout"])
     assert chosen["ttft_ms"]["p99"]["low"] < chosen["ttft_ms"]["p99"]["high"]
+
+
+def test_golden(dpd: Dpd, snapshot: SnapshotAssertion) -> None:
+    """The shipped example and traffic: the same words and numbers until somebody means to change them."""
+    found = dpd("plan", "docs/example.yaml", "--traffic", "docs/traffic.yaml", "--closed-form")
+    assert found.out == snapshot
 
 
 def test_the_seed_draws_other_requests(plan: Planner) -> None:
