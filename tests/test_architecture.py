@@ -18,7 +18,7 @@ FLOORS = [
     {"dpd.checks"},
     {"dpd.planning"},
     {"dpd.gate"},
-    {"dpd.review"},
+    {"dpd.review", "dpd.promotion"},
     {"charts"},
     {"stacks"},
     {"pages"},

@@ -8,6 +8,7 @@ from dpd.environment.cluster import Cluster
 from dpd.environment.endpoint import Endpoint
 from dpd.environment.gate import Gate
 from dpd.environment.network import Network
+from dpd.environment.promotion import Promotion
 from dpd.environment.storage import Storage
 from dpd.environment.types import AccountId, DnsLabel, Many, Part, Region, Text
 
@@ -60,6 +61,8 @@ class Environment(Part):
     """Endpoints. An empty list makes the cluster alone."""
     gate: Gate = Field(default={}, validate_default=True)
     """What proves a deployment."""
+    promotion: Promotion = Field(default={}, validate_default=True)
+    """How it may differ from the environment that a release passes before it."""
     acknowledge: Many[Acknowledgement] = ()
     """Findings that were read and accepted."""
 

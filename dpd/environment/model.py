@@ -115,6 +115,9 @@ class Model(Part):
     """The `model` that clients name in requests. Default: the endpoint's name."""
     source: Source
     """Where the weights come from."""
+    revision: CommitSha | None = None
+    """Commit of the hub's repository that the weights in a bucket, on Lustre or on a volume were copied from. `dpd promote` wants it,
+    and the same in both environments."""
     max_model_len: Positive
     """Longest sequence (prompt and answer) in tokens."""
 

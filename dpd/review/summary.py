@@ -10,6 +10,7 @@ from dpd.environment.environment import Environment
 from dpd.environment.network import Network
 from dpd.finding import Finding
 from dpd.gate.digest import digest
+from dpd.promotion.identity import gpu_zone, identity
 from dpd.review.assembly import SUMMARIES
 from dpd.sizing.cost import CostItem, at_rest
 
@@ -29,9 +30,10 @@ def summary(environment: Environment, findings: Iterable[Finding]) -> dict[str, 
         "findings": [finding.as_dict() for finding in own],
         "cost": [_cost(item) for item in at_rest(environment)],
         "gate": digest(environment) if environment.gate.deploy else None,
+        "promotion": identity(environment),
         "topology": {
             "vpc": network.existing.vpc_id if network.existing else network.vpc_cidr,
-            "gpu_availability_zone": _gpu_zone(network),
+            "gpu_availability_zone": gpu_zone(environment),
             "control_plane_availability_zones": _control_plane_zones(network),
             "groups": [
                 {"name": name, "instance_type": group.instance_type, "count": group.count}
@@ -49,11 +51,6 @@ def write_summary(environment: Environment, findings: Iterable[Finding], assembl
     folder.mkdir(exist_ok=True)
     text = json.dumps(summary(environment, findings), indent=1)
     (folder / f"{environment.name}.json").write_text(f"{text}\n", encoding="utf-8")
-
-
-def _gpu_zone(network: Network) -> str:
-    subnet = network.existing.gpu_subnet if network.existing else network.gpu_subnet
-    return subnet.availability_zone_id if subnet else ""
 
 
 def _control_plane_zones(network: Network) -> list[str]:

@@ -18,12 +18,14 @@ import re
 import time
 from bisect import bisect_right
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import accumulate
 from typing import Any, Final, Protocol
 
 from health_gate import sinks
 from health_gate.clients import clients
 from health_gate.reading import BadSpec
+from health_gate.report import Report
 from health_gate.run import run
 from health_gate.spec import Spec
 
@@ -66,7 +68,7 @@ def is_complete(event: Mapping[str, Any], context: Context) -> dict[str, Any]:
     spec = _spec(event["ResourceProperties"])
     waited = time.time() - event["Started"]
     outside = clients(spec)
-    report = run(spec, outside, seconds=_seconds(spec, context))
+    report = _proven(event["ResourceProperties"], run(spec, outside, seconds=_seconds(spec, context)))
     if report.open and not report.settled(waited) and waited < spec.deadlines.wait_seconds:
         sinks.write(report, waited_seconds=round(waited))
         return {"IsComplete": False}
@@ -82,10 +84,15 @@ def canary(event: Mapping[str, Any], context: Context) -> dict[str, Any]:
     """Prove on a schedule. An alarm on the metric ``GateFailed`` tells; a failure does not raise, so that Lambda does not try again."""
     spec = _spec(event)
     outside = clients(spec)
-    report = run(spec, outside, seconds=_seconds(spec, context))
+    report = _proven(event, run(spec, outside, seconds=_seconds(spec, context)))
     address, lost = sinks.deliver(report, spec.reports, outside.aws)
     sinks.write(report, stored=address)
     return {"Outcome": report.outcome.value, "Summary": report.summary(REASON_BYTES), "Report": address, "Lost": lost}
+
+
+def _proven(properties: Mapping[str, Any], report: Report) -> Report:
+    """The report with the word for what it speaks of: a promotion compares it with what is to be deployed next."""
+    return replace(report, digest=str(properties.get("Digest", "")))
 
 
 def _rolling_back(event: Mapping[str, Any]) -> bool:

@@ -15,12 +15,16 @@ _SHOWN: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Results in the order of the checks; ``started`` in seconds of the epoch."""
+    """Results in the order of the checks; ``started`` in seconds of the epoch.
+
+    ``digest`` is the deployment's own word for what was proven; a run that no deployment asked for has none.
+    """
 
     environment: str
     results: tuple[Result, ...]
     started: float
     seconds: float
+    digest: str = ""
 
     @property
     def outcome(self) -> Outcome:
@@ -53,6 +57,7 @@ class Report:
         counts = Counter(result.outcome.value for result in self.results)
         return {
             "environment": self.environment,
+            "digest": self.digest,
             "outcome": self.outcome.value,
             "started": self.started,
             "seconds": round(self.seconds, 3),

@@ -46,7 +46,7 @@ class HealthGate(Construct):
         after: Sequence[Construct],
     ) -> None:
         super().__init__(scope, id_)
-        event = {"SpecUri": spec_uri, "Values": dict(values)}
+        event = {"SpecUri": spec_uri, "Values": dict(values), "Digest": digest}
         common: dict[str, Any] = {"package": "health_gate", "identity": identity, "memory_mib": _MEMORY_MIB}
         provider = patient_provider(
             self,
@@ -63,7 +63,7 @@ class HealthGate(Construct):
             service_token=provider.service_token,
             resource_type="Custom::DpdHealthGate",
             service_timeout=constants.seconds(60 * _MINUTES),
-            properties={**event, "Digest": digest},
+            properties=event,
         )
         gate.node.add_dependency(*after)
         if schedule_minutes is not None:

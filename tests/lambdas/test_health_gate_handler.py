@@ -98,6 +98,7 @@ def test_a_proven_environment_completes(deployed: World, request_type: str) -> N
     assert (stored["ServerSideEncryption"], stored["SSEKMSKeyId"]) == ("aws:kms", "arn:aws:kms:k")
     assert answer["Data"]["Report"] == f"s3://reports/{stored['Key']}"
     assert json.loads(stored["Body"])["counts"] == {"PASS": 37, "FAIL": 0, "UNKNOWN": 0}
+    assert json.loads(stored["Body"])["digest"] == "d", "a promotion asks what was proven"
     assert deployed.calls.of("Publish") == []
     assert len(json.dumps(answer)) < 500
 

@@ -141,7 +141,7 @@ def test_the_schedule_starts_after_the_first_proof_and_never_repeats_by_itself()
     assert schedule["Properties"]["Target"]["RetryPolicy"] == {"MaximumRetryAttempts": 0}
     assert set(template.of("Custom::DpdHealthGate")) <= set(schedule["DependsOn"])
     event = json.loads(joined(schedule["Properties"]["Target"]["Input"]))
-    assert set(event) == {"SpecUri", "Values"}
+    assert set(event) == {"SpecUri", "Values", "Digest"}
     assert read(event) == read(proven())
     assert template.one("AWS::Lambda::EventInvokeConfig")["MaximumRetryAttempts"] == 0
     role = template.resources["HealthGateScheduleRole084FF025"]["Properties"]
