@@ -25,10 +25,13 @@ def document(title: str, *, styles: Iterable[Path], body: Iterable[str]) -> str:
     return "\n".join((*head, "<body>", *(part for part in body if part), "</body>", "</html>")) + "\n"
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, label: str) -> str:
-    """A table in a box that scrolls, with the keyboard too, where the page is narrow. Cells are HTML."""
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, label: str, chosen: int | None = None) -> str:
+    """A table in a box that scrolls, with the keyboard too, where the page is narrow. Cells are HTML; row ``chosen`` stands out."""
     head = "".join(f'<th scope="col">{escape(column)}</th>' for column in columns)
-    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
+    body = "".join(
+        f"<tr{' class=chosen' if number == chosen else ''}>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>"
+        for number, row in enumerate(rows)
+    )
     inside = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     return f'<div class="scroll" role="region" tabindex="0" aria-label="{escape(label)}">{inside}</div>'
 

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Final, Literal
 
 from pages.figures import Picture
+from pages.html import document, folded, table
 
 Tone = Literal["yes", "no", "tune", "none"]
 State = Literal["good", "open", "bad", "plain"]
-_CSS: Final = Path(__file__).with_name("plan.css")
-_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+_CSS: Final = Path(__file__).with_name("page.css")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,28 +57,14 @@ class PlanPage:
 
     def html(self) -> str:
         """The page. The same content gives the same bytes."""
-        return "\n".join((*self._head(), *self._body())) + "\n"
+        return document(self.title, styles=(_CSS,), body=self._body())
 
     def pngs(self) -> dict[str, bytes]:
         """The pictures by file name."""
         return {f"{picture.name}.png": picture.png() for picture in self.pictures}
 
-    def _head(self) -> tuple[str, ...]:
-        return (
-            "<!doctype html>",
-            '<html lang="en">',
-            "<head>",
-            '<meta charset="utf-8">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
-            f"<title>{escape(self.title)}</title>",
-            f"<style>\n{_CSS.read_text(encoding='utf-8')}</style>",
-            "</head>",
-        )
-
     def _body(self) -> tuple[str, ...]:
         return (
-            "<body>",
             f'<header><h1>{escape(self.title)}</h1><p class="lead">{escape(self.lead)}</p></header>',
             "<main>",
             f'<section class="verdict {self.tone}"><h2>{escape(self.headline)}</h2>',
@@ -96,8 +82,6 @@ class PlanPage:
             f'<h2>How far to trust this</h2><div class="card">{_list(self.notes)}{_sources(self.sources)}</div>',
             "</main>",
             f"<footer>{escape(self.footer)}</footer>",
-            "</body>",
-            "</html>",
         )
 
 
@@ -108,22 +92,13 @@ def _number(number: Number) -> str:
 
 
 def _figure(picture: Picture) -> str:
-    table = _table(Table(picture.columns, picture.rows), f"Numbers: {picture.title}")
-    return (
-        f"<figure>{picture.svg()}<figcaption>{escape(picture.says)}</figcaption>"
-        f"<details><summary>Numbers</summary>{table}</details></figure>"
-    )
+    numbers = folded("Numbers", _table(Table(picture.columns, picture.rows), f"Numbers: {picture.title}"))
+    return f"<figure>{picture.svg()}<figcaption>{escape(picture.says)}</figcaption>{numbers}</figure>"
 
 
-def _table(table: Table, label: str) -> str:
-    """A table in a box that scrolls, with the keyboard too, where the page is narrow."""
-    head = "".join(f'<th scope="col">{escape(column)}</th>' for column in table.columns)
-    body = []
-    for number, row in enumerate(table.rows):
-        cells = "".join(f"<td>{escape(cell)}</td>" for cell in row)
-        body.append(f"{'<tr class=chosen>' if number == table.chosen else '<tr>'}{cells}</tr>")
-    inside = f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table>"
-    return f'<div class="scroll" role="region" tabindex="0" aria-label="{escape(label)}">{inside}</div>'
+def _table(content: Table, label: str) -> str:
+    rows = ([escape(cell) for cell in row] for row in content.rows)
+    return table(content.columns, rows, label=label, chosen=content.chosen)
 
 
 def _facts(pairs: Sequence[tuple[str, str]]) -> str:
@@ -136,7 +111,7 @@ def _list(items: Sequence[str]) -> str:
 
 def _sources(pairs: Sequence[tuple[str, str]]) -> str:
     items = "".join(f'<li><a href="{escape(url)}" rel="noreferrer">{escape(title)}</a></li>' for title, url in pairs)
-    return f"<details><summary>Sources</summary><ul>{items}</ul></details>" if pairs else ""
+    return folded("Sources", f"<ul>{items}</ul>") if pairs else ""
 
 
 def _patch(text: str) -> str:

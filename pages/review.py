@@ -11,7 +11,7 @@ from pages import review_words as words
 from pages.html import document, folded, table
 from pages.topology import Mark, Marks, topology
 
-_STYLES: Final = (Path(__file__).with_name("plan.css"), Path(__file__).with_name("review.css"))
+_STYLES: Final = (Path(__file__).with_name("page.css"), Path(__file__).with_name("review.css"))
 _TONES: Final = {Verdict.NOTHING: "yes", Verdict.CHANGES: "no", Verdict.DANGEROUS: "none"}
 
 

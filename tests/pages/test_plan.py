@@ -13,7 +13,7 @@ pytest.importorskip("matplotlib", reason="the extra pages is not installed (make
 from pages.figures import DARK, LIGHT, Picture
 from tests.pages.made import page, pictures
 
-CSS: Final = (Path(__file__).parents[2] / "pages" / "plan.css").read_text(encoding="utf-8")
+CSS: Final = (Path(__file__).parents[2] / "pages" / "page.css").read_text(encoding="utf-8")
 VOID: Final = {"meta", "br", "hr", "img", "link", "input"}
 
 
