@@ -33,7 +33,8 @@ def test_an_argument_restarts_pods_and_is_proven_again(assembly: Synthesize, lib
     assert (found.verdict, found.dangers, found.proven_again) == (Verdict.CHANGES, (), ("dev",))
     (change,) = found.objects
     assert (change.kind, change.folder, change.consequences) == ("InferenceEndpointConfig", "llama-70b", ("restarts pods",))
-    assert {resource.type for resource in found.templates.resources} == {"Custom::AWSCDK-EKS-KubernetesResource", "Custom::DpdHealthGate"}
+    types = {resource.type for resource in found.templates.resources}
+    assert types == {"Custom::AWSCDK-EKS-KubernetesResource", "Custom::DpdHealthGate", "AWS::Scheduler::Schedule"}
 
 
 def test_a_group_that_goes_is_dangerous(assembly: Synthesize, library: Library) -> None:
