@@ -14,11 +14,14 @@ FLOORS = [
     {"dpd.catalog"},
     {"dpd.environment"},
     {"dpd.sizing"},
+    {"dpd.scaling"},
     {"dpd.backends"},
+    {"dpd.preflight"},
     {"dpd.checks"},
     {"dpd.planning"},
     {"dpd.gate"},
     {"dpd.review", "dpd.promotion"},
+    {"aws_reads"},
     {"charts"},
     {"stacks"},
     {"pages"},
@@ -26,7 +29,8 @@ FLOORS = [
 ]
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 FOREIGN = {
-    "dpd": {"aws_cdk", "cdk8s", "constructs", "boto3"},
+    "dpd": {"aws_cdk", "cdk8s", "constructs", "boto3", "botocore"},
+    "aws_reads": {"aws_cdk", "cdk8s", "constructs", "click"},
     "charts": {"aws_cdk", "boto3"},
     "pages": {"aws_cdk", "cdk8s", "boto3", "charts", "stacks"},
     "commands": {"aws_cdk", "boto3"},
@@ -45,12 +49,12 @@ def imports(path: Path) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom) and node.module:
             yield (
                 node.module
-                if node.module not in ("dpd", "commands", "stacks", "charts", "pages")
+                if node.module not in ("dpd", "commands", "stacks", "charts", "pages", "aws_reads")
                 else f"{node.module}.{node.names[0].name}"
             )
 
 
-FILES = [path for folder in ("dpd", "charts", "stacks", "pages", "commands") for path in sorted((ROOT / folder).rglob("*.py"))] + [
+FILES = [path for folder in ("dpd", "aws_reads", "charts", "stacks", "pages", "commands") for path in sorted((ROOT / folder).rglob("*.py"))] + [
     ROOT / "app.py"
 ]
 
@@ -61,7 +65,7 @@ def test_imports_point_down(path: Path) -> None:
     for module in imports(path):
         top = module.split(".")[0]
         assert top not in FOREIGN.get(here.split(".")[0], set()), f"{here} imports {module}"
-        if top in {"dpd", "charts", "stacks", "pages", "commands", "app"}:
+        if top in {"dpd", "aws_reads", "charts", "stacks", "pages", "commands", "app"}:
             assert FLOOR[room(module)] <= FLOOR[room(here)], f"{here} imports {module}, which is above it"
 
 
@@ -78,5 +82,5 @@ def test_the_app_is_short() -> None:
 
 def test_the_page_names_rooms_that_exist() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    for name in re.findall(r"`((?:dpd|charts|stacks|lambda|lifecycle|commands|pages|tests)(?:/[\w./]*)?)`", page):
+    for name in re.findall(r"`((?:dpd|aws_reads|charts|stacks|lambda|lifecycle|commands|pages|tests)(?:/[\w./]*)?)`", page):
         assert (ROOT / name).exists(), name

@@ -1,7 +1,7 @@
 """Check environment files: each by itself, and all of them beside each other."""
 
 from collections.abc import Hashable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dpd.checks.registry import Context, run
@@ -10,6 +10,7 @@ from dpd.environment.faults import SAME_NAME, SHARED, Fault
 from dpd.environment.load import Loaded, load
 from dpd.environment.names import Names
 from dpd.finding import Finding, in_order
+from dpd.preflight import store
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +32,14 @@ class Examined:
 
 
 def examine(paths: Iterable[Path], context: Context) -> Examined:
-    """Read environment files and run every check. A file that is given twice is read once."""
-    files = tuple(load(path) for path in {path.absolute(): path for path in paths}.values())
+    """Read environment files, with what their accounts said last, and run every check. A file that is given twice is read once."""
+    given = tuple({path.absolute(): path for path in paths}.values())
+    files = tuple(map(load, given))
     findings = [finding for loaded in files for finding in loaded.findings]
-    for loaded in files:
+    for path, loaded in zip(given, files, strict=True):
         if loaded.environment is not None:
-            findings += [loaded.placed(finding) for finding in run(loaded.environment, context)]
+            known = context if context.preflight else replace(context, preflight=store.read(store.path_for(path)))
+            findings += [loaded.placed(finding) for finding in run(loaded.environment, known)]
     findings += _side_by_side(files)
     return Examined(files, tuple(in_order(findings)))
 

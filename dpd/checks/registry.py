@@ -5,17 +5,21 @@ import importlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import date
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from dpd.environment.environment import Environment
 from dpd.environment.faults import UNUSED_ACKNOWLEDGEMENT
 from dpd.finding import Finding, Level, safe, shown
+
+if TYPE_CHECKING:
+    from dpd.preflight.store import Reading
 
 FAMILIES: Final = (
     "instances", "placement", "addresses", "capacity", "packing", "memory", "handover", "parallelism", "expert_parallel", "tiers",
     "backends", "llmd", "operator", "runtime", "engines",
     "names", "secrets", "kubernetes", "lustre", "buckets", "security_groups", "network", "cluster", "groups", "add_ons",
     "sources", "gate", "raw", "manifests", "llmd_pods", "llmd_routing",
+    "preflight", "preflight_account", "preflight_capacity", "preflight_storage", "preflight_cluster",
 )  # fmt: skip
 """Modules of this package that hold rules over an environment, in the order of the table of checks."""
 
@@ -25,6 +29,8 @@ class Context:
     """What a rule may know besides the environment. The clock is injected so that the same input gives the same output."""
 
     today: date
+    preflight: "Reading | None" = None
+    """What the account said, when somebody asked it. ``None``: the rules look at the file alone, without a folder around it."""
 
 
 @dataclass(frozen=True, slots=True)

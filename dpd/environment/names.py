@@ -20,6 +20,8 @@ from dpd.environment.endpoint import Endpoint
 from dpd.environment.environment import Environment
 
 NETWORK, STORAGE, EKS, HYPERPOD, ADDONS, SERVING, GATE = PARTS = ("network", "storage", "eks", "hyperpod", "addons", "serving", "gate")
+WEIGHTS: Final = "weights"
+"""Part of the optional stack that brings weights into the model bucket."""
 
 OPERATOR_NAMESPACE: Final = "hyperpod-inference-system"
 OPERATOR_SERVICE_ACCOUNT: Final = "hyperpod-inference-controller-manager"

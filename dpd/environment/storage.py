@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from dpd.environment.network import SecurityGroupId
-from dpd.environment.types import Arn, AvailabilityZoneId, BucketName, ByShape, Part, Positive, RawProperties, Region, Text
+from dpd.environment.types import Arn, AvailabilityZoneId, BucketName, ByShape, Many, Part, Positive, RawProperties, Region, Text
 
 S3Prefix = Annotated[Text, Field(pattern=r"^[A-Za-z0-9!_.*'()-]+(?:/[A-Za-z0-9!_.*'()-]+)*/?$")]
 LustrePath = Annotated[Text, Field(pattern=r"^(?:/[A-Za-z0-9._-]+)+$", max_length=4096)]
@@ -88,6 +88,15 @@ class Lustre(Part):
     """`AWS::FSx::FileSystem` properties to set last, by dotted path."""
 
 
+class Staging(Part):
+    """How weights come into the model bucket: a CodeBuild project in a stack of its own, which `dpd stage-model` starts."""
+
+    token_secret: Annotated[Text, Field(pattern=r"^[A-Za-z0-9/_+=.@-]{1,512}$", examples=["hub-token"])] | None = None
+    """Name of the secret in AWS Secrets Manager that holds the hub's access token, as it is. Only gated models need one."""
+    source_buckets: Annotated[Many[BucketName], Field(max_length=20)] = ()
+    """Buckets from which weights may be copied, besides the hub."""
+
+
 class ExistingKey(Part):
     """A KMS key to adopt."""
 
@@ -108,6 +117,8 @@ class Storage(Part):
     """Where the operator puts certificates of load balancers. An adopted bucket's name must begin with `hyperpod-tls`."""
     node_scripts: SideBucket = Field(default={}, validate_default=True)
     """Where nodes fetch their lifecycle script. An adopted bucket's name must begin with `sagemaker-`."""
+    staging: Staging | None = None
+    """How weights come into the model bucket. Default: by whatever means you have."""
     raw: RawProperties = {}
     """`AWS::KMS::Key` properties of a made encryption key to set last, by dotted path."""
 

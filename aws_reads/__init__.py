@@ -1,0 +1,1 @@
+"""What AWS is asked, one small file for each subject. Everything here reads; nothing is changed."""

@@ -1,0 +1,1 @@
+"""What an account says about an environment: the questions, the dated answers, and the file that keeps them."""
