@@ -56,7 +56,7 @@ class Needs:
             sets_of_roles=sets_of_roles(endpoints),
             certificate_arns=_unique(certificate.acm_arn for certificate in certificates),
             hosted_zone_ids=_unique(certificate.hosted_zone_id or "" for certificate in certificates),
-            workspace_ids=_unique(trigger.workspace_url.rpartition("/")[2] for scaling in scaled for trigger in scaling.prometheus),
+            workspace_ids=_unique(url.rpartition("/")[2] for scaling in scaled for url in scaling.workspaces),
         )
 
 

@@ -15,6 +15,7 @@ FLOORS = [
     {"dpd.environment"},
     {"dpd.sizing"},
     {"dpd.scaling"},
+    {"dpd.scaling"},
     {"dpd.backends"},
     {"dpd.preflight"},
     {"dpd.checks"},

@@ -8,7 +8,7 @@ from dpd.backends.site import Site
 from dpd.catalog import images
 from dpd.catalog.operator import operator
 from dpd.checks.registry import Context, Problem, check
-from dpd.environment.endpoint import Autoscaling, Endpoint, Role
+from dpd.environment.endpoint import Autoscaling, Endpoint, Role, is_workspace
 from dpd.environment.environment import Environment
 from dpd.environment.yaml_file import dotted
 from dpd.finding import Level
@@ -339,8 +339,9 @@ def scaling_bounds(environment: Environment, _: Context) -> Iterator[Problem]:
                 fix="write 1",
                 level=None if decode else Level.WARNING,
             )  # fmt: skip
-        if not scaling.cloudwatch and not scaling.prometheus:
-            yield Problem(path=place, message="has no trigger", fix="add a cloudwatch or prometheus trigger, or remove autoscaling")
+        if not scaling.triggered:
+            fix = "add tokens, or a cloudwatch or prometheus trigger, or remove autoscaling"
+            yield Problem(path=place, message="has no trigger", fix=fix)
         if not scaling.min_replicas <= role.replicas <= scaling.max_replicas:
             yield Problem(
                 path=f"{path}.replicas", message="lies outside of what autoscaling allows, so the first scaling step changes it",
@@ -379,12 +380,15 @@ def scaling_periods(environment: Environment, _: Context) -> Iterator[Problem]:
 def scaling_workspace(environment: Environment, _: Context) -> Iterator[Problem]:
     """Compare the workspace's Region with the environment's."""
     for path, _name, _role, scaling in _scaled(environment):
-        for index, trigger in enumerate(scaling.prometheus):
-            if f"aps-workspaces.{environment.region}." not in trigger.workspace_url:
+        asked = {f"prometheus[{index}].workspace_url": trigger.workspace_url for index, trigger in enumerate(scaling.prometheus)}
+        if scaling.tokens and is_workspace(scaling.tokens.prometheus):
+            asked["tokens.prometheus"] = scaling.tokens.prometheus
+        for place, url in asked.items():
+            if f"aps-workspaces.{environment.region}." not in url:
                 yield Problem(
-                    path=f"{path}.autoscaling.prometheus[{index}].workspace_url",
+                    path=f"{path}.autoscaling.{place}",
                     message="is in another Region",
-                    value=trigger.workspace_url,
+                    value=url,
                     limit=environment.region,
                     fix=f"use a workspace in {environment.region}",
                 )

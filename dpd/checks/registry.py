@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 FAMILIES: Final = (
     "instances", "placement", "addresses", "capacity", "packing", "memory", "handover", "parallelism", "expert_parallel", "tiers",
-    "backends", "llmd", "operator", "runtime", "engines",
+    "backends", "llmd", "operator", "scaling", "runtime", "engines",
     "names", "secrets", "kubernetes", "lustre", "buckets", "security_groups", "network", "cluster", "groups", "add_ons",
     "sources", "gate", "raw", "manifests", "llmd_pods", "llmd_routing",
     "preflight", "preflight_account", "preflight_capacity", "preflight_storage", "preflight_cluster",

@@ -1,7 +1,7 @@
 """An endpoint: one model, served by a prefill role and a decode role behind a router."""
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
@@ -19,6 +19,7 @@ SharedTier = Annotated[
         "redis://cache.example.internal:6379",
     ),
 ]
+_WORKSPACE: Final = r"https://aps-workspaces\.[a-z0-9-]+\.amazonaws\.com/workspaces/ws-[A-Za-z0-9-]+"
 RoutingStrategy = Literal["prefix_aware", "kv_aware", "session", "round_robin", "load"]
 EnvironmentVariables = dict[
     Annotated[Text, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=256)],
@@ -46,12 +47,33 @@ class CloudWatchTrigger(Part):
 class PrometheusTrigger(Part):
     """A query against Amazon Managed Prometheus that scales a role."""
 
-    workspace_url: Annotated[Text, Field(pattern=r"^https://aps-workspaces\.[a-z0-9-]+\.amazonaws\.com/workspaces/ws-[A-Za-z0-9-]+$")]
+    workspace_url: Annotated[Text, Field(pattern=rf"^{_WORKSPACE}$")]
     """Workspace URL, with nothing after the workspace id: the operator accepts no other Prometheus."""
     query: Text
     """PromQL expression with a scalar result."""
     target: Annotated[float, Field(gt=0)]
     """Value per replica to hold."""
+
+
+class TokenScaling(Part):
+    """Scale a role by tokens, against what one pod does in a second: those that wait, and those that come."""
+
+    prometheus: Annotated[
+        Text,
+        Field(
+            pattern=r"^https?://[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::[1-9][0-9]{0,4})?(?:/[A-Za-z0-9._~/-]*[A-Za-z0-9])?$",
+            max_length=512,
+            examples=["http://prometheus.monitoring.svc.cluster.local:9090"],
+        ),
+    ]
+    """Where the metrics of the engines are: a workspace of Amazon Managed Prometheus, or (`llm-d`) a Prometheus in the cluster."""
+    tokens_per_second: Annotated[float, Field(gt=0, le=10_000_000)] | None = None
+    """Token velocity of one pod, measured: prompt tokens that a prefiller reads, or answer tokens that a decoder writes within the
+    inter-token objective. Default: an estimate for this model and GPU, which `dpd replay` prints."""
+    utilization: Annotated[float, Field(ge=0.3, le=0.95)] = 0.7
+    """Share of that velocity, and of a decoder's KV cache, at which a pod counts as full. The rest is for what comes while a pod starts."""
+    backlog_seconds: Annotated[float, Field(gt=0, le=3600)] | None = None
+    """Prefill: seconds of reading that may wait for each pod. Default: two thirds of what the TTFT objective leaves beside reading."""
 
 
 class Autoscaling(Part):
@@ -65,8 +87,26 @@ class Autoscaling(Part):
     """CloudWatch triggers."""
     prometheus: Annotated[Many[PrometheusTrigger], Field(max_length=100)] = ()
     """Prometheus triggers."""
-    scale_down_stabilization_seconds: Annotated[int, Field(ge=0, le=3600)] = 300
-    """How long the load must be lower before a replica goes."""
+    tokens: TokenScaling | None = None
+    """Scale by tokens, with the signals of this tool's policy. Beside other triggers the one that asks for most replicas counts."""
+    scale_down_stabilization_seconds: Annotated[int, Field(ge=0, le=3600)] | None = None
+    """How long the load must be lower before a replica goes. Default: as long as a pod may take to start."""
+
+    @property
+    def triggered(self) -> bool:
+        """Whether anything scales it."""
+        return bool(self.cloudwatch or self.prometheus or self.tokens)
+
+    @property
+    def workspaces(self) -> tuple[str, ...]:
+        """Addresses of the Amazon Managed Prometheus workspaces that its triggers ask."""
+        said = [trigger.workspace_url for trigger in self.prometheus] + ([self.tokens.prometheus] if self.tokens else [])
+        return tuple(url for url in said if is_workspace(url))
+
+
+def is_workspace(url: str) -> bool:
+    """Whether an address is that of an Amazon Managed Prometheus workspace, with nothing behind its id."""
+    return re.fullmatch(_WORKSPACE, url) is not None
 
 
 class ExpertParallel(Part):

@@ -237,7 +237,7 @@ def test_autoscaling_of_each_role() -> None:
         "prefillAutoScaling": {
             "minReplicaCount": 1,
             "maxReplicaCount": 3,
-            "scaleDownStabilizationTime": 300,
+            "scaleDownStabilizationTime": 900,
             "cloudWatchTriggerList": [
                 {
                     "name": "cloudwatch-0", "namespace": "AWS/SageMaker", "metricName": "Invocations", "targetValue": 10.0,

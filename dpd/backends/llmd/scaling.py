@@ -3,11 +3,15 @@
 from typing import Any, Final
 
 from dpd.backends.llmd.disaggregated_set import API_VERSION as SET_VERSION
+from dpd.backends.scaling import Signal, signals
 from dpd.backends.site import Site
-from dpd.environment.endpoint import Autoscaling, CloudWatchTrigger, Endpoint, PrometheusTrigger
+from dpd.environment.endpoint import Autoscaling, CloudWatchTrigger, Endpoint, PrometheusTrigger, is_workspace
 from dpd.environment.names import LlmdNames
+from dpd.scaling.policy import DOWN_PODS, UP_PERIOD_SECONDS, UP_PODS, down_period_seconds, down_window_seconds
 
 _KEDA: Final = "keda.sh/v1alpha1"
+_NO_ANSWER: Final = {"ignoreNullValues": "false"}
+"""No answer is no reason to scale in: KEDA's default takes an empty result for a load of 0."""
 Body = dict[str, Any]
 
 
@@ -26,8 +30,14 @@ def _scaled(endpoint: Endpoint, role_name: str, scaling: Autoscaling, site: Site
     triggers = [
         *(_trigger("aws-cloudwatch", _cloudwatch(trigger), names, site) for trigger in scaling.cloudwatch),
         *(_trigger("prometheus", _prometheus(trigger), names, site) for trigger in scaling.prometheus),
+        *(_token_trigger(signal, scaling, names, site) for signal in signals(endpoint, role_name, site)),
     ]
-    behavior = {"scaleDown": {"stabilizationWindowSeconds": scaling.scale_down_stabilization_seconds}}
+    window = down_window_seconds(endpoint, scaling)
+    behavior = {
+        "scaleUp": {"stabilizationWindowSeconds": 0, "policies": [_pods(UP_PODS, UP_PERIOD_SECONDS)]},
+        # A decoder holds answers that are being written, a prefiller KV that nobody has fetched: they go one at a time.
+        "scaleDown": {"stabilizationWindowSeconds": window, "policies": [_pods(DOWN_PODS, down_period_seconds(window))]},
+    }
     spec = {
         "scaleTargetRef": _target(endpoint, role_name),
         "minReplicaCount": scaling.min_replicas,
@@ -46,6 +56,20 @@ def _target(endpoint: Endpoint, role_name: str) -> Body:
     if role.expert_parallel:
         return {"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet", "name": names.workload(role_name)}
     return {"apiVersion": "apps/v1", "kind": "Deployment", "name": names.workload(role_name)}
+
+
+def _pods(count: int, period_seconds: int) -> Body:
+    return {"type": "Pods", "value": count, "periodSeconds": period_seconds}
+
+
+def _token_trigger(signal: Signal, scaling: Autoscaling, names: LlmdNames, site: Site) -> Body:
+    """A signal of the policy. Only AWS's own Prometheus is asked as a role of AWS."""
+    assert scaling.tokens is not None
+    address = scaling.tokens.prometheus
+    asked = {"serverAddress": address, "query": signal.query, "threshold": f"{signal.target:g}", **_NO_ANSWER}
+    if is_workspace(address):
+        return {"name": signal.name, **_trigger("prometheus", asked, names, site), "metricType": "AverageValue"}
+    return {"name": signal.name, "type": "prometheus", "metadata": asked, "metricType": "AverageValue"}
 
 
 def _trigger(kind: str, metadata: dict[str, str], names: LlmdNames, site: Site) -> Body:
@@ -76,9 +100,7 @@ def _cloudwatch(trigger: CloudWatchTrigger) -> dict[str, str]:
 
 
 def _prometheus(trigger: PrometheusTrigger) -> dict[str, str]:
-    """No answer is no reason to scale in: KEDA's default takes an empty result for a load of 0."""
-    answer = {"ignoreNullValues": "false"}
-    return {"serverAddress": trigger.workspace_url, "query": trigger.query, "threshold": f"{trigger.target:g}", **answer}
+    return {"serverAddress": trigger.workspace_url, "query": trigger.query, "threshold": f"{trigger.target:g}", **_NO_ANSWER}
 
 
 def _object(kind: str, name: str, names: LlmdNames, spec: Body) -> Body:

@@ -3,12 +3,14 @@
 from typing import Any, Final, cast
 
 from dpd.backends.operator import resource as r
+from dpd.backends.scaling import signals
 from dpd.backends.site import Site
 from dpd.backends.workload import HEALTH_PATH, METRICS_PATH, MODELS_PATH, RoleWorkload, Workload, amounts, arguments, workload
 from dpd.catalog.operator import operator
 from dpd.environment.endpoint import Autoscaling, Endpoint
 from dpd.environment.model import SecretKey
 from dpd.environment.names import EndpointNames, sagemaker_model_name
+from dpd.scaling.policy import down_window_seconds
 
 PROBE_PERIOD_SECONDS: Final = 10
 
@@ -52,7 +54,7 @@ def spec(endpoint: Endpoint, site: Site) -> r.Spec:
         metrics=r.Metrics(enabled=True, model_metrics=r.ModelMetrics(path=METRICS_PATH, port=work.port)),
         kv_cache_spec=_kv_cache(endpoint),
         intelligent_routing_spec=_routing(endpoint),
-        pd_spec=_pd(endpoint, work),
+        pd_spec=_pd(endpoint, work, site),
         worker=_worker(work),
         kubernetes=_pod(endpoint),
         tls_config=_tls(endpoint),
@@ -150,8 +152,8 @@ def _resources(role: RoleWorkload) -> r.Resources:
     return r.Resources(requests={**amounts(role.pod)}, limits={**amounts(role.pod)})
 
 
-def _pd(endpoint: Endpoint, work: Workload) -> r.PdSpec:
-    prefill, decode = _autoscaling(work.prefill.autoscaling), _autoscaling(work.decode.autoscaling)
+def _pd(endpoint: Endpoint, work: Workload, site: Site) -> r.PdSpec:
+    prefill, decode = (_autoscaling(endpoint, name, role.autoscaling, site) for name, role in endpoint.roles)
     scaling = r.RoleAutoScaling(prefill_auto_scaling=prefill, decoding_auto_scaling=decode) if prefill or decode else None
     return r.PdSpec(
         prefill_spec=_role(work, work.prefill),
@@ -171,7 +173,7 @@ def _role(work: Workload, role: RoleWorkload) -> r.RoleSpec:
     )
 
 
-def _autoscaling(scaling: Autoscaling | None) -> r.AutoScalingSpec | None:
+def _autoscaling(endpoint: Endpoint, role_name: str, scaling: Autoscaling | None, site: Site) -> r.AutoScalingSpec | None:
     if scaling is None:
         return None
     cloudwatch = [
@@ -194,10 +196,18 @@ def _autoscaling(scaling: Autoscaling | None) -> r.AutoScalingSpec | None:
         )
         for index, trigger in enumerate(scaling.prometheus)
     ]
+    prometheus += [
+        r.PrometheusTriggerSpec(
+            name=signal.name, server_address=scaling.tokens.prometheus, query=signal.query, target_value=signal.target,
+            metric_type="Average",
+        )
+        for signal in signals(endpoint, role_name, site)
+        if scaling.tokens
+    ]  # fmt: skip
     return r.AutoScalingSpec(
         min_replica_count=scaling.min_replicas,
         max_replica_count=scaling.max_replicas,
-        scale_down_stabilization_time=scaling.scale_down_stabilization_seconds,
+        scale_down_stabilization_time=down_window_seconds(endpoint, scaling),
         cloud_watch_trigger_list=cloudwatch or None,
         prometheus_trigger_list=prometheus or None,
     )

@@ -40,7 +40,7 @@ def test_roles_scale_apart_within_their_bounds() -> None:
     assert (decode["spec"]["minReplicaCount"], decode["spec"]["maxReplicaCount"]) == (1, 2)
     assert prefill["metadata"]["name"] != decode["metadata"]["name"]
     behavior = prefill["spec"]["advanced"]["horizontalPodAutoscalerConfig"]["behavior"]
-    assert behavior == {"scaleDown": {"stabilizationWindowSeconds": 300}}
+    assert behavior["scaleDown"]["stabilizationWindowSeconds"] == 900
 
 
 @pytest.mark.parametrize(
@@ -100,4 +100,40 @@ def test_triggers_are_written_in_keda_s_words() -> None:
 @pytest.mark.parametrize("workload", ["deployments", "disaggregated_set"])
 def test_every_object_against_keda_s_schemas(workload: str, crds: Path) -> None:
     for body in made({**BOTH, f"{E}workload": workload}):
+        check(body, crds)
+
+
+CLUSTER = "http://prometheus.monitoring.svc.cluster.local:9090"
+BY_TOKENS: dict[str, Any] = {
+    f"{E}{role}.autoscaling": {"min_replicas": 1, "max_replicas": 3, "tokens": {"prometheus": CLUSTER}} for role in ("prefill", "decode")
+}
+
+
+def test_tokens_make_two_signals_for_each_role() -> None:
+    _, prefill, decode = made(BY_TOKENS)
+    assert [trigger["name"] for trigger in prefill["spec"]["triggers"]] == ["prefill-rate", "prefill-backlog"]
+    assert [trigger["name"] for trigger in decode["spec"]["triggers"]] == ["decode-rate", "decode-kv"]
+    assert {trigger["metricType"] for body in (prefill, decode) for trigger in body["spec"]["triggers"]} == {"AverageValue"}
+    assert {trigger["metadata"]["ignoreNullValues"] for body in (prefill, decode) for trigger in body["spec"]["triggers"]} == {"false"}
+
+
+def test_only_a_workspace_of_aws_is_asked_as_a_role_of_aws() -> None:
+    (_, inside, _), (_, outside, _) = made(BY_TOKENS), made({**BY_TOKENS, f"{E}prefill.autoscaling.tokens.prometheus": WORKSPACE})
+    assert all("authenticationRef" not in trigger and "awsRegion" not in trigger["metadata"] for trigger in inside["spec"]["triggers"])
+    assert all("authenticationRef" in trigger and "awsRegion" in trigger["metadata"] for trigger in outside["spec"]["triggers"])
+
+
+def test_a_pod_is_kept_for_as_long_as_another_takes_to_start_unless_the_file_says_less() -> None:
+    def window(changes: dict[str, Any]) -> dict[str, Any]:
+        behavior: dict[str, Any] = made({**BY_TOKENS, **changes})[1]["spec"]["advanced"]["horizontalPodAutoscalerConfig"]["behavior"]
+        return behavior["scaleDown"]
+
+    assert window({}) == {"stabilizationWindowSeconds": 900, "policies": [{"type": "Pods", "value": 1, "periodSeconds": 300}]}
+    said = window({f"{E}prefill.autoscaling.scale_down_stabilization_seconds": 1200})
+    assert said == {"stabilizationWindowSeconds": 1200, "policies": [{"type": "Pods", "value": 1, "periodSeconds": 400}]}
+
+
+@pytest.mark.parametrize("workload", ["deployments", "disaggregated_set"])
+def test_the_objects_of_the_policy_against_keda_s_schemas(workload: str, crds: Path) -> None:
+    for body in made({**BY_TOKENS, f"{E}workload": workload}):
         check(body, crds)
