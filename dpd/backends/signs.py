@@ -17,7 +17,8 @@ class PodSigns:
     """The pods of a role. ``containers`` is how many a ready pod has, native sidecars among them.
 
     ``port`` is where the gate asks: of a worker the engine's own (behind a proxy or sidecar), of others what their pods
-    listen on. ``service`` and ``service_port`` are the Service that clients use, of the router alone.
+    listen on. A pod has ``servers``, each with counters of its own, at ports counted up from there. Its name has at most
+    ``words`` behind ``name_prefix``. ``service`` and ``service_port`` are the Service that clients use, of the router alone.
     ``role_log`` is a regular expression of the log line with which prefill says that it sends KV and decode that it
     receives; ``role_settings`` finds the same in the worker's settings, as the lines ``arg …`` and ``env NAME=value`` of its
     container; ``role_label`` is a label, ``key=value``, that the backend sets together with those settings. One is enough.
@@ -29,6 +30,8 @@ class PodSigns:
     replicas: int
     containers: int
     port: int
+    servers: int = 1
+    words: int = 2
     labels: dict[str, str] = field(default_factory=dict)
     service: str = ""
     service_port: int = 0

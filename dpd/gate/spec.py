@@ -87,7 +87,7 @@ def used(environment: Environment) -> tuple[Backend, ...]:
 def worker_ports(spec: Mapping[str, Any]) -> tuple[int, ...]:
     """The ports of pods that the gate talks to."""
     asked = [pods for endpoint in spec["endpoints"] for pods in (*endpoint["pods"].values(), endpoint["wire"]) if pods]
-    return tuple(sorted({int(pods["port"]) for pods in asked}))
+    return tuple(sorted({int(pods["port"]) + server for pods in asked for server in range(int(pods.get("servers", 1)))}))
 
 
 def text(spec: Mapping[str, Any]) -> str:
@@ -216,4 +216,5 @@ def _endpoint(endpoint: Endpoint, signs: Signs, site: Site, *, counted: bool) ->
 
 
 def _floor(endpoint: Endpoint, decode: PodSigns, site: Site) -> float:
-    return kv_floor_gb_per_second(site.instance(endpoint.decode.group), efa_devices=decode.efa, ranks=endpoint.decode.tensor_parallel)
+    ranks = endpoint.decode.tensor_parallel * decode.servers
+    return kv_floor_gb_per_second(site.instance(endpoint.decode.group), efa_devices=decode.efa, ranks=ranks)

@@ -48,12 +48,12 @@ def _count(quantity: Any) -> int:
     return int(text) if text.isdigit() else 0
 
 
-def belongs(name: str, prefix: str) -> bool:
+def belongs(name: str, prefix: str, words: int = 2) -> bool:
     """Whether a pod, a replica set or an object named like ``prefix`` belongs to it.
 
     Kubernetes appends at most two words to a Deployment's name, so ``prefill-chat-2-…`` is not a pod of ``prefill-chat-``.
     """
-    return not prefix or (name.startswith(prefix) and name[len(prefix) :].count("-") <= 1)
+    return not prefix or (name.startswith(prefix) and name[len(prefix) :].count("-") < words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,22 +242,22 @@ class Kubernetes:
         """All nodes."""
         return [Node.of(item) for item in self.pages("/api/v1/nodes", {}, deadline)]
 
-    def pods(self, namespace: str, labels: Mapping[str, str], prefix: str, deadline: float) -> list[Pod]:
+    def pods(self, namespace: str, labels: Mapping[str, str], prefix: str, deadline: float, *, words: int = 2) -> list[Pod]:
         """Pods that have the labels and whose name begins so, without those that are being deleted."""
         query = {"labelSelector": ",".join(f"{key}={value}" for key, value in labels.items())} if labels else {}
         return [
             Pod.of(item)
             for item in self.pages(f"/api/v1/namespaces/{quote(namespace)}/pods", query, deadline)
-            if belongs(item["metadata"]["name"], prefix) and not item["metadata"].get("deletionTimestamp")
+            if belongs(item["metadata"]["name"], prefix, words) and not item["metadata"].get("deletionTimestamp")
         ]
 
-    def warnings(self, namespace: str, prefix: str, deadline: float) -> list[tuple[str, str, str]]:
+    def warnings(self, namespace: str, prefix: str, deadline: float, *, words: int = 2) -> list[tuple[str, str, str]]:
         """Warning events on objects whose name begins so: object, reason, message."""
         query = {"fieldSelector": "type=Warning"}
         return [
             (name, str(item.get("reason") or ""), str(item.get("message") or ""))
             for item in self.pages(f"/api/v1/namespaces/{quote(namespace)}/events", query, deadline)
-            if belongs(name := str((item.get("involvedObject") or {}).get("name", "")), prefix)
+            if belongs(name := str((item.get("involvedObject") or {}).get("name", "")), prefix, words)
         ]
 
     def addresses(self, namespace: str, service: str, deadline: float) -> list[Address]:

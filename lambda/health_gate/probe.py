@@ -13,7 +13,7 @@ from health_gate import prompts
 from health_gate.completions import Answer, ask
 from health_gate.kubernetes import Pod, Way
 from health_gate.prompts import Prompt
-from health_gate.series import Samples, parse, rise, together
+from health_gate.series import Samples, merged, parse, rise, together
 from health_gate.spec import DECODE, PREFILL, ROUTER
 from health_gate.view import EndpointView
 
@@ -122,9 +122,10 @@ def readings(view: EndpointView) -> Readings:
         asked.append((deciding.role, deciding.path, (*deciding.split, *deciding.whole)))
     found: Readings = {}
     for role, path, names in asked:
+        first, servers = view.endpoint.pods[role].port, view.endpoint.pods[role].servers
         for pod in view.pods(role):
-            way = view.kubernetes.way(pod, view.endpoint.pods[role].port, view.deadline)
-            found[pod.name] = scrape(way, path, names, view.until(_SCRAPE_SECONDS))
+            ways = [view.kubernetes.way(pod, port, view.deadline) for port in range(first, first + servers)]
+            found[pod.name] = merged(scrape(way, path, names, view.until(_SCRAPE_SECONDS)) for way in ways)
     return found
 
 

@@ -29,6 +29,17 @@ def parse(text: str, wanted: Iterable[str]) -> Samples:
     return found
 
 
+def merged(each: Iterable[Samples | None]) -> Samples | None:
+    """Samples of all servers of a pod; ``None`` when one of them could not be read: a rise could be hidden there."""
+    known: Samples = {}
+    for samples in each:
+        if samples is None:
+            return None
+        for name, values in samples.items():
+            known.setdefault(name, []).extend(values)
+    return known
+
+
 def total(samples: Samples, series: str) -> float | None:
     """Sum over all samples of a series that have its labels; ``None`` when there is no such series."""
     name, _, labels = series.partition("{")

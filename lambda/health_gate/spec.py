@@ -71,7 +71,8 @@ class Definition:
 @dataclass(frozen=True, slots=True)
 class Pods:
     """The pods of a role. ``containers`` is how many a ready pod has, native sidecars among them; ``port`` is the engine's
-    own, of other roles their pods'. ``service`` and ``service_port`` are the router's.
+    own, of other roles their pods'; ``servers`` of them listen in a pod, at ports counted up from it. A pod's name has at most
+    ``words`` behind ``name_prefix``. ``service`` and ``service_port`` are the router's.
 
     ``role_log`` and ``role_settings`` are regular expressions over the pod's log, and over its container's arguments and
     variables as the lines ``arg …`` and ``env NAME=value``; ``role_label`` is a label, ``key=value``. Each shows the pod's side of
@@ -84,6 +85,8 @@ class Pods:
     replicas: int
     containers: int
     port: int
+    servers: int = 1
+    words: int = 2
     labels: dict[str, str] = field(default_factory=dict)
     service: str = ""
     service_port: int = 0

@@ -143,7 +143,7 @@ class EndpointView(View):
         wanted = self.endpoint.pods[role]
         return self.memory.once(
             ("pods", self.endpoint.key, role),
-            lambda: self.kubernetes.pods(wanted.namespace, wanted.labels, wanted.name_prefix, self.deadline),
+            lambda: self.kubernetes.pods(wanted.namespace, wanted.labels, wanted.name_prefix, self.deadline, words=wanted.words),
         )
 
     @property

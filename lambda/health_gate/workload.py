@@ -161,7 +161,7 @@ def events(view: EndpointView) -> Result:
     waiting = {pod.name for pod in view.all_pods if pod.ready < pod.total or pod.phase != "Running"}
     for role in view.endpoint.pods:
         wanted = view.endpoint.pods[role]
-        found = view.kubernetes.warnings(wanted.namespace, wanted.name_prefix, view.deadline)
+        found = view.kubernetes.warnings(wanted.namespace, wanted.name_prefix, view.deadline, words=wanted.words)
         said += [(name, f"{reason}: {message}") for name, reason, message in found if name in waiting or name not in _names(view)]
     if all(len(view.pods(role)) >= view.endpoint.pods[role].replicas for role in view.endpoint.pods) and not waiting:
         return passed("Nothing keeps the pods from running.", warnings=len(said))

@@ -320,6 +320,9 @@ def test_what_a_backend_does_not_have_is_left_out(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("dpd.gate.spec.backend", lambda _: known)
     whole = document(environment())
     assert worker_ports(whole) == (8000, 8081, 8200, 9090, 9109)
+    ranks = replace(BARE, pods={**BARE.pods, "decode": replace(BARE.pods["decode"], servers=3)})
+    monkeypatch.setattr("dpd.gate.spec.backend", lambda _: replace(known, signs=lambda *_: ranks))
+    assert worker_ports(document(environment())) == (8000, 8081, 8200, 8201, 8202, 9090, 9109)
     made = Spec.parse(filled(whole, VALUES))
     (endpoint,) = made.endpoints
     assert (made.definitions, made.webhook_namespaces) == ((), ("cert-manager",))

@@ -18,3 +18,8 @@ def test_pods_of_an_endpoint_with_a_longer_name_do_not(name: str) -> None:
 
 def test_without_a_prefix_labels_decide() -> None:
     assert belongs("efa-exporter-of-somebody-x2x4z", "")
+
+
+def test_pods_of_a_set_have_more_words_and_only_its_own() -> None:
+    assert belongs("chat-0a1b2c3d-0-5c9d7f-prefill-0-1", "chat-0a1b2c3d-0-", 4)
+    assert not belongs("chat-0a1b2c3d-0-5c9d7f-prefill-0-1-x", "chat-0a1b2c3d-0-", 4)

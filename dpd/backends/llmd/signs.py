@@ -11,7 +11,7 @@ from dpd.catalog.llmd import llmd
 from dpd.catalog.operator import operator
 from dpd.environment.endpoint import Endpoint, Role
 from dpd.environment.names import LlmdNames
-from dpd.sizing.expert_parallel import pods_per_replica
+from dpd.sizing.expert_parallel import local_ranks, pods_per_replica
 from dpd.sizing.pod import pod_shape
 
 Body = Mapping[str, Any]
@@ -44,7 +44,7 @@ def _worker(endpoint: Endpoint, name: str, role: Role, site: Site, bodies: tuple
     names, instance = LlmdNames.of(endpoint), site.instance(role.group)
     if instance is None:
         raise ValueError(f"endpoint {endpoint.name!r}: the {name} role's group {role.group!r} has no known instance type")
-    shape = pod_shape(role, instance)
+    shape, ranks = pod_shape(role, instance), local_ranks(role, instance)
     in_a_set = endpoint.workload == "disaggregated_set"
     # While the load is low, a role that scales has as few pods as it may have; the gate needs one to ask.
     replicas = max(1, min(role.replicas, role.autoscaling.min_replicas)) if role.autoscaling else role.replicas
@@ -55,6 +55,9 @@ def _worker(endpoint: Endpoint, name: str, role: Role, site: Site, bodies: tuple
         replicas=replicas * pods_per_replica(role),
         containers=_containers(_template(bodies, name, in_a_set)),
         port=server_port(name),
+        servers=ranks,
+        # A set's LeaderWorkerSets have its own digest and the role in their names, and pods are counted by group and place in it.
+        words=4 if in_a_set else 2,
         labels=names.role_labels(name),
         gpus=shape.gpus,
         efa=shape.efa_devices,

@@ -49,6 +49,9 @@ def test_pods_are_those_that_are_made(changes: dict[str, Any]) -> None:
             limits = containers[pods.container].get("resources", {}).get("limits", {})
             assert int(limits.get("vpc.amazonaws.com/efa", 0)) == pods.efa
             assert int(limits.get("nvidia.com/gpu", 0)) == pods.gpus
+            ports = [port["containerPort"] for port in containers[pods.container]["ports"]]
+            assert set(range(pods.port, pods.port + pods.servers)) <= set(ports)
+            assert pods.servers == (8 if role == "prefill" and changes is WIDE else 1)
 
 
 @pytest.mark.parametrize("role", ["prefill", "decode"])

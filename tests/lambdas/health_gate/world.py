@@ -265,7 +265,7 @@ class World:
             return self.definition
         if "inferenceendpointconfigs" in parts:
             return self.custom
-        if "deployments" in parts:
+        if "deployments" in parts or "leaderworkersets" in parts:
             return self.deployments.get(kind)
         namespace = parts[parts.index("namespaces") + 1]
         listed = {"pods": self.pods, "endpointslices": self.slices, "events": self.events}[kind]
