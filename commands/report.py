@@ -23,6 +23,11 @@ def write(findings: Sequence[Finding], *, files: int, stream: IO[str]) -> None:
     show([*_lines(findings), ((summary(findings, files=files), "bold"),)], stream)
 
 
+def details(findings: Sequence[Finding], stream: IO[str]) -> None:
+    """Show findings without a summary: what they are about is no file."""
+    show([*_lines(findings)], stream)
+
+
 def summary(findings: Iterable[Finding], *, files: int) -> str:
     """One line: how many files, and how many findings of each level."""
     findings = list(findings)

@@ -2,6 +2,7 @@
 
 from dpd.checks.registry import Check, checks
 from dpd.environment.faults import FAULTS, Fault
+from dpd.promotion.faults import FAULTS as PROMOTION
 
 Rule = Fault | Check
 """Both have an id, a title, a level, a reason, a link and reports."""
@@ -13,7 +14,7 @@ def families() -> dict[str, tuple[Rule, ...]]:
     for check in checks():
         title = check.family.replace("_", " ").capitalize()
         found[title] = (*found.get(title, ()), check)
-    return found
+    return found | {"Promotion": PROMOTION}
 
 
 def rules() -> dict[str, Rule]:

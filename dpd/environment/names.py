@@ -20,6 +20,8 @@ from dpd.environment.endpoint import Endpoint
 from dpd.environment.environment import Environment
 
 NETWORK, STORAGE, EKS, HYPERPOD, ADDONS, SERVING, GATE = PARTS = ("network", "storage", "eks", "hyperpod", "addons", "serving", "gate")
+OBSERVE: Final = "observe"
+"""Part of the optional stack that collects metrics."""
 WEIGHTS: Final = "weights"
 """Part of the optional stack that brings weights into the model bucket."""
 
@@ -167,6 +169,16 @@ class Names:
     def log_bucket(self) -> str:
         """Bucket of S3 server access logs."""
         return f"{self.prefix}-logs-{self.account}-{self.region}"
+
+    @property
+    def release_reader(self) -> str:
+        """Role with which a release looks at the environment before and after it deploys."""
+        return f"{self.prefix}-release-reader"
+
+    @property
+    def release_deployer(self) -> str:
+        """Role with which GitHub Actions deploys the environment."""
+        return f"{self.prefix}-github"
 
     @property
     def buckets(self) -> tuple[str, ...]:
@@ -393,6 +405,25 @@ class LlmdNames:
 
     def _component(self, name: str) -> dict[str, str]:
         return {"app.kubernetes.io/component": name, "app.kubernetes.io/name": self.endpoint, llmd().labels["revision"]: self.revision}
+
+
+_OF_A_DEPLOYMENT: Final = "[a-z0-9]+-[a-z0-9]{5}"
+_OF_A_SET: Final = "[0-9]+(-[0-9]+)?"
+_ANY_REVISION: Final = "[0-9a-f]{8}"
+
+
+def pod_pattern(endpoint: Endpoint, role: str) -> str:
+    """Regular expression of the whole names of a role's pods, of every revision that may run side by side.
+
+    Roles are prefill and decode; of the llm-d backend also picker. An endpoint whose name begins like another's does not match it.
+    """
+    if endpoint.backend == "operator":
+        return f"{EndpointNames.of(endpoint).workload(role)}-{_OF_A_DEPLOYMENT}"
+    name = endpoint.name
+    wide = role != "picker" and getattr(endpoint, role).expert_parallel
+    if role != "picker" and endpoint.workload == "disaggregated_set":
+        return f"{name}-{_ANY_REVISION}-[0-9]+-[a-z0-9]+-{role}-{_OF_A_SET}"
+    return f"{name}-{role}-{_ANY_REVISION}-{_OF_A_SET if wide else _OF_A_DEPLOYMENT}"
 
 
 def lustre_volume(environment_prefix: str, namespace: str) -> str:

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 
-
 @dataclass(frozen=True, slots=True)
 class Place:
     """A field with all below it, or a whole object when ``field`` is empty. ``name`` is empty for every object of the kind."""
@@ -51,5 +50,3 @@ def declared(difference: Mapping[str, Any]) -> Place:
     """A difference of the environment file."""
     kind, _, name = str(difference["object"]).partition("/")
     return Place(kind, name, difference.get("field") or "", str(difference["reason"]))
-
-

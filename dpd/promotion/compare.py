@@ -53,14 +53,22 @@ def release(assembly: Assembly, environment: str) -> Release:
             common = _common(body, facts["own"])
             metadata = common.get("metadata", {})
             objects[folder, str(common["kind"]), str(metadata.get("namespace", "")), str(metadata.get("name", ""))] = common
-    return Release(environment, objects, facts, str(summary.get("gate") or ""), f"{summary['app']}-{environment}", summary["account"], summary["region"])
+    return Release(
+        environment,
+        objects,
+        facts,
+        str(summary.get("gate") or ""),
+        f"{summary['app']}-{environment}",
+        summary["account"],
+        summary["region"],
+    )
 
 
 def _common(body: dict[str, Any], own: list[list[str]]) -> dict[str, Any]:
     """An object in words that mean the same in every environment."""
     text = json.dumps(body)
     for value, mark in own:
-        text = re.sub(rf"(?<![A-Za-z0-9]){re.escape(json.dumps(value)[1:-1])}(?![A-Za-z0-9])", lambda _, mark=mark: mark, text)
+        text = mark.join(re.split(rf"(?<![A-Za-z0-9]){re.escape(json.dumps(value)[1:-1])}(?![A-Za-z0-9])", text))
     common: dict[str, Any] = json.loads(text)
     return common
 
@@ -158,7 +166,11 @@ def _images(key: _Key, old: dict[str, Any], new: dict[str, Any], *, pinned: bool
             )  # fmt: skip
         elif digests[0] != digests[1] or (not digests[0] and was != will):
             yield OTHER_IMAGE.finding(
-                where, "is not the image that passed", "deploy that image first where the proof is", value=will or "(none)", limit=was or "(none)"
+                where,
+                "is not the image that passed",
+                "deploy that image first where the proof is",
+                value=will or "(none)",
+                limit=was or "(none)",
             )
 
 

@@ -16,7 +16,7 @@ NO_REPORT: Final = _fault(
 NOT_PASSED: Final = _fault(
     "PRM002",
     "The newest report says PASS, of every check",
-    "A report that failed, or that could not look, proves nothing; an older one that passed speaks of an environment that has failed since.",
+    "A report that failed, or that could not look, proves nothing; an older one that passed speaks of what has failed since.",
 )
 STALE: Final = _fault(
     "PRM003",
@@ -32,7 +32,7 @@ OTHER_RELEASE: Final = _fault(
 DIFFERENT: Final = _fault(
     "PRM005",
     "The manifests differ at declared places alone",
-    "What passed in one environment says nothing of other arguments, limits or routes in the next. A difference is either declared with its "
+    "What passed in one environment says nothing of other arguments, limits or routes in the next. A difference is declared, with its "
     "reason, or it is a mistake.",
 )
 ONE_SIDED: Final = _fault(
@@ -48,8 +48,8 @@ OTHER_IMAGE: Final = _fault(
 OTHER_MODEL: Final = _fault(
     "PRM008",
     "The model and its revision are the same, and known",
-    "Weights of another commit answer differently, load differently and may not fit. A folder of a bucket does not say which commit lies in "
-    "it.",
+    "Weights of another commit answer differently, load differently and may not fit. A folder of a bucket does not say which commit "
+    "lies in it.",
 )
 UNUSED_DIFFERENCE: Final = _fault(
     "PRM009",

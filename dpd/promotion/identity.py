@@ -35,7 +35,9 @@ def _own(environment: Environment, names: Names) -> Iterator[tuple[str, str]]:
         yield zone, "{AZ}"
     if site.lustre:
         yield from zip(
-            (site.lustre.file_system_id, site.lustre.dns_name, site.lustre.mount_name), ("{file system}", "{Lustre}", "{mount}"), strict=True
+            (site.lustre.file_system_id, site.lustre.dns_name, site.lustre.mount_name),
+            ("{file system}", "{Lustre}", "{mount}"),
+            strict=True,
         )
     for index, network in enumerate(site.control_plane_cidrs):
         yield network, f"{{network {index}}}"

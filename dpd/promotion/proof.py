@@ -1,5 +1,6 @@
 """What a report of the health gate proves, and for how long."""
 
+import json
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -7,6 +8,15 @@ from typing import Any
 from dpd.finding import Finding
 from dpd.promotion.compare import Release
 from dpd.promotion.faults import NO_REPORT, NOT_PASSED, OTHER_RELEASE, STALE
+
+
+def as_report(body: bytes) -> dict[str, Any]:
+    """A report as a mapping; empty when it is none, which no check takes for a proof."""
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def against(report: Mapping[str, Any] | None, of: Release, *, now: datetime, hours: int, place: str) -> list[Finding]:
