@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Final
 
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, ParamValidationError
 
 from aws_reads.session import Clients
 from dpd.environment.environment import Environment
@@ -66,6 +66,8 @@ def unanswered(question: Question, service: str, error: Exception) -> Unanswered
     """What a failure says about a question. The service's own words may quote the caller's policies, so they are left out."""
     if isinstance(error, NoCallError):
         return _open(question, "", "no_call", str(error))
+    if isinstance(error, ParamValidationError):
+        return _open(question, service, "refused", "the file's value is none that the call takes")
     if not isinstance(error, ClientError):
         return _open(question, service, "unreachable", type(error).__name__)
     found, what = code(error), action(service, error.operation_name)
