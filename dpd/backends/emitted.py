@@ -23,8 +23,11 @@ _WHOLE: Final = re.compile(r"-?[0-9]+")
 _SIZE: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?[kKmMgGtT]?|auto")
 _COMPUTED: Final = re.compile(r"\$\(\(.*?\)\)|\$\{\w+\}")
 """What a shell fills in: a number or a variable."""
-_SERIES: Final = re.compile(r"(?<![\w:])(?:vllm:|lmcache:|llm_d_epp_|agent_)\w+")
-_PREFIXES: Final = {"vllm:": "vllm", "lmcache:": "lmcache", "llm_d_epp_": "llm-d-picker", "agent_": "nixl"}
+_SERIES: Final = re.compile(r"(?<![\w:])(?:vllm:|lmcache:|llm_d_epp_|agent_|DCGM_|kube_pod_|node_amazonefa_)\w+")
+_PREFIXES: Final = {
+    "vllm:": "vllm", "lmcache:": "lmcache", "llm_d_epp_": "llm-d-picker", "agent_": "nixl",
+    "DCGM_": "dcgm-exporter", "kube_pod_": "kube-state-metrics", "node_amazonefa_": "efa-counters",
+}  # fmt: skip
 _VARIABLES: Final = {"VLLM_": "vllm", "LMCACHE_": "lmcache", "NIXL_": "nixl"}
 _QUERIES: Final = {"query", "expr"}
 _LMCACHE_CONNECTORS: Final = {"LMCacheConnectorV1", "LMCacheMPConnector"}

@@ -16,6 +16,7 @@ FOLDER: Final = DATA / "engines"
 SOFTWARE: Final = {
     "vllm": "vLLM", "lmcache": "LMCache", "vllm-router": "vllm-router", "llm-d-picker": "llm-d's endpoint picker",
     "llm-d-sidecar": "llm-d's sidecar", "nixl": "NIXL",
+    "dcgm-exporter": "NVIDIA's GPU exporter", "kube-state-metrics": "kube-state-metrics", "efa-counters": "the EFA exporter",
 }  # fmt: skip
 """What the catalog has lists of, and how it is called in a sentence."""
 Entry = dict[str, Any]

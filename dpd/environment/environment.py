@@ -8,6 +8,7 @@ from dpd.environment.cluster import Cluster
 from dpd.environment.endpoint import Endpoint
 from dpd.environment.gate import Gate
 from dpd.environment.network import Network
+from dpd.environment.observe import Observe
 from dpd.environment.promotion import Promotion
 from dpd.environment.storage import Storage
 from dpd.environment.types import AccountId, DnsLabel, Many, Part, Region, Text
@@ -61,6 +62,8 @@ class Environment(Part):
     """Endpoints. An empty list makes the cluster alone."""
     gate: Gate = Field(default={}, validate_default=True)
     """What proves a deployment."""
+    observe: Observe = Field(default={}, validate_default=True)
+    """Metrics, dashboards and alarms."""
     promotion: Promotion = Field(default={}, validate_default=True)
     """How it may differ from the environment that a release passes before it."""
     acknowledge: Many[Acknowledgement] = ()
