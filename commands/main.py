@@ -19,7 +19,7 @@ from dpd import __version__
 MISTAKE, USAGE, FAULT, INTERRUPTED, PIPE_CLOSED = 1, 2, 3, 130, 141
 _COMPLETION: Final = "_DPD_COMPLETE"
 """Set by shells that complete a command line."""
-_COMMANDS: Final = ("init", "check", "explain", "plan", "calibrate", "preflight", "render", "doctor", "review", "promote", "schema")
+_COMMANDS: Final = ("init", "check", "explain", "plan", "calibrate", "replay", "preflight", "render", "doctor", "review", "promote", "schema")
 
 
 class _Lazy(click.Group):

@@ -155,11 +155,12 @@ def _escaped(text: str) -> str:
 def _axes(style: Style, title: str, *, height: float = _SIZE[1]) -> tuple[Figure, Axes]:
     figure = Figure(figsize=(_SIZE[0], height), layout="constrained")
     axes = figure.add_subplot()
-    _dress(axes, style, title)
+    dress(axes, style, title)
     return figure, axes
 
 
-def _dress(axes: Axes, style: Style, title: str) -> None:
+def dress(axes: Axes, style: Style, title: str) -> None:
+    """Title, spines, ticks and grid in the colours of a style."""
     axes.set_title(title, color=style["ink"], pad=10)
     axes.set_facecolor("none")
     for side in ("left", "bottom"):
@@ -186,7 +187,8 @@ def _milliseconds(value: float, _: object = None) -> str:
     return f"{value / 1000:g} s" if value >= 1000 else f"{value:g} ms"  # noqa: PLR2004 (milliseconds in a second)
 
 
-def _log_milliseconds(axes: Axes, low: float, high: float) -> None:
+def log_milliseconds(axes: Axes, low: float, high: float) -> None:
+    """A logarithmic axis of times, with few ticks."""
     axes.set_yscale("log")
     axes.set_ylim(low, high)
     for bases in ((1, 2, 5), (1, 3), (1,)):
@@ -198,12 +200,11 @@ def _log_milliseconds(axes: Axes, low: float, high: float) -> None:
     axes.yaxis.set_major_formatter(FuncFormatter(_milliseconds))
 
 
-def _legend(figure: Figure, axes: Axes, style: Style) -> None:
+def legend(figure: Figure, axes: Axes, style: Style) -> None:
+    """The legend below a figure."""
     handles, labels = axes.get_legend_handles_labels()
-    legend = figure.legend(
-        handles, labels, loc="outside lower left", ncols=2 if len(labels) > 1 else 1, handlelength=2.4, columnspacing=1.4
-    )
-    for text in legend.get_texts():
+    box = figure.legend(handles, labels, loc="outside lower left", ncols=2 if len(labels) > 1 else 1, handlelength=2.4, columnspacing=1.4)
+    for text in box.get_texts():
         text.set_color(style["ink"])
 
 
@@ -229,10 +230,10 @@ def latency(
             axes.plot(rates, middle, color=colour, linestyle=how["dash"], marker=how["marker"], markersize=5, linewidth=2, label=curve.name)
             _end(axes, curve, shown, value, colour)
         axes.axhline(goal_ms, color=style["goal"], linewidth=1.4, linestyle=(0, (4, 3)), label=f"objective, {_milliseconds(goal_ms)}")
-        _log_milliseconds(axes, low / 1.3, high * 1.3)
+        log_milliseconds(axes, low / 1.3, high * 1.3)
         axes.set_xlabel("requests a second")
         axes.set_xlim(left=0)
-        _legend(figure, axes, style)
+        legend(figure, axes, style)
         return figure
 
     rows = tuple(
@@ -277,7 +278,7 @@ def goodput(curves: Sequence[Curve], title: str, says: str) -> Picture:
         axes.set_ylabel("within both objectives")
         axes.set_xlim(left=0)
         axes.set_ylim(bottom=0)
-        _legend(figure, axes, style)
+        legend(figure, axes, style)
         return figure
 
     rows = tuple(
@@ -299,13 +300,13 @@ def thresholds(points: Sequence[Threshold], title: str, goal: tuple[float, float
             (lower, "a", "inter-token", goal[1], [(point.itl, point.itl_band) for point in points]),
         )
         for axes, colour, label, limit, values in parts:
-            _dress(axes, style, title if axes is upper else "")
+            dress(axes, style, title if axes is upper else "")
             bands = [band for _, band in values]
             axes.fill_between(at, [band.low for band in bands], [band.high for band in bands], color=style[colour], alpha=0.13, linewidth=0)
             axes.plot(at, [value for value, _ in values], color=style[colour], marker="o", markersize=5, linewidth=2)
             low, high = min(limit, *(band.low for band in bands)), max(limit, *(band.high for band in bands))
             axes.axhline(limit, color=style["goal"], linewidth=1.4, linestyle=(0, (4, 3)))
-            _log_milliseconds(axes, low / 1.4, min(high, limit * _MOST_TIMES) * 1.4)
+            log_milliseconds(axes, low / 1.4, min(high, limit * _MOST_TIMES) * 1.4)
             axes.set_ylabel(label)
             for number, point in enumerate(points):
                 if point.chosen:
@@ -351,7 +352,7 @@ def link(curves: Sequence[Curve], title: str, says: str) -> Picture:
         axes.axhspan(1.0, high, color=style["goal"], alpha=0.07, linewidth=0)
         axes.set_xlabel("requests a second")
         axes.set_xlim(left=0)
-        _legend(figure, axes, style)
+        legend(figure, axes, style)
         return figure
 
     rows = tuple((curve.name, f"{point.rate:g}", f"{point.link_share:.2%}") for curve in moving for point in curve.points)

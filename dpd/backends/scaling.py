@@ -14,14 +14,15 @@ from dpd.backends.site import Site
 from dpd.environment.endpoint import Autoscaling, Endpoint, Role
 from dpd.environment.names import EndpointNames, LlmdNames
 from dpd.scaling import policy as policies
-from dpd.scaling.policy import RATE_SECONDS, SMOOTHING_SECONDS
+from dpd.scaling.policy import RATE_SECONDS, SMOOTHING_SECONDS, TREND_SECONDS, TREND_STEP_SECONDS, Policy
+from dpd.scaling.velocity import local_velocity, most_sequences
 from dpd.scaling.velocity import of_role as velocity_of
 from dpd.sizing.expert_parallel import data_parallel_size
 
 LOAD_PRODUCER: Final = "inflight-load-producer"
 """The picker's plugin that counts the tokens of each prefiller."""
-_ANSWER_SECONDS: Final = 1800
-"""Over which the mean answer is taken: how long answers are changes slower than how many."""
+_MEAN_SECONDS: Final = 1800
+"""Over which mean lengths are taken: how long requests are changes slower than how many."""
 VELOCITY: Final = "dpd:token_velocity"
 WANTED: Final = "dpd:replicas_wanted"
 
@@ -65,19 +66,27 @@ def _signals(endpoint: Endpoint, role_name: str, role: Role, scaling: Autoscalin
     velocity = velocity_of(endpoint, role_name, instance)
     if velocity is None:
         raise NoVelocityError(f"endpoint {endpoint.name!r}: no token velocity is known of the {role_name} role")
-    chosen, engines = policies.of_role(endpoint, role_name, scaling, velocity), data_parallel_size(role, instance)
+    chosen = policies.of_role(endpoint, role_name, scaling, velocity)
     if role_name == "prefill":
-        backlog = _backlog_tokens(endpoint, site)
-        read = _or_idle(_tokens_read(endpoint), endpoint, "prefill")
+        read, idle = _tokens_read(endpoint), _idle(endpoint, "prefill")
+        load = _per(read, velocity)
+        backlog = _per(_backlog_tokens(endpoint, site), velocity)
+        soon = f"{_per(_soon(read, chosen), velocity)} > 0 or {idle}"
         return (
-            Signal("prefill-rate", "pods' worth of prompt tokens read", _per(read, velocity), chosen.rate),
-            Signal("prefill-backlog", "seconds of prompt tokens that wait", _per(backlog, velocity), chosen.level),
+            Signal("prefill-rate", "pods busy reading when a new pod will be ready", soon, chosen.full),
+            Signal("prefill-spread", "pods busy reading, and the square root of them", f"({load} + sqrt({load})) > 0 or {idle}", 1.0),
+            Signal("prefill-backlog", "seconds of prompt tokens that wait", backlog, chosen.backlog_seconds),
         )
-    written = _or_idle(_tokens_due(endpoint), endpoint, "decode")
-    kv = f"sum(avg_over_time(vllm:kv_cache_usage_perc{_pods(endpoint, 'decode')}[{SMOOTHING_SECONDS}s]))"
+    idle, engines = _idle(endpoint, "decode"), data_parallel_size(role, instance)
+    local = _per(_tokens_read_locally(endpoint), reading) if (reading := local_velocity(endpoint, instance)) else "0"
+    due = f"{_per(f'{_soon(_arrivals(endpoint), chosen)} * {_mean_answer(endpoint)}', velocity)} + {local}"
+    kv = f"sum({_smooth('vllm:kv_cache_usage_perc', endpoint, 'decode')})"
+    held = _held(endpoint, "decode")
+    places = engines * most_sequences(role_name, role)
     return (
-        Signal("decode-rate", "pods' worth of answer tokens due", _per(written, velocity), chosen.rate),
-        Signal("decode-kv", "full KV caches", _per(kv, engines) if engines > 1 else kv, chosen.level),
+        Signal("decode-rate", "pods busy writing when a new pod will be ready", f"({due}) > 0 or {idle}", chosen.full),
+        Signal("decode-kv", "full KV caches", _per(kv, engines) if engines > 1 else kv, chosen.full),
+        Signal("decode-places", "pods whose batch is full, with what waits", _per(held, places), chosen.full),
     )
 
 
@@ -123,9 +132,24 @@ def _rate(series: str, endpoint: Endpoint, role_name: str, seconds: int = RATE_S
     return f"sum(rate({series}{_pods(endpoint, role_name)}[{seconds}s]))"
 
 
-def _or_idle(query: str, endpoint: Endpoint, role_name: str) -> str:
-    """The query, or 0 while the role's pods are scraped: without a request some series do not exist, and a mean is no number."""
-    return f"({query} > 0) or (0 * sum(vllm:kv_cache_usage_perc{_pods(endpoint, role_name)}))"
+def _smooth(series: str, endpoint: Endpoint, role_name: str) -> str:
+    return f"avg_over_time({series}{_pods(endpoint, role_name)}[{SMOOTHING_SECONDS}s])"
+
+
+def _held(endpoint: Endpoint, role_name: str) -> str:
+    """Requests that a role's pods work at or have waiting."""
+    both = ("vllm:num_requests_running", "vllm:num_requests_waiting")
+    return " + ".join(f"sum({_smooth(series, endpoint, role_name)})" for series in both)
+
+
+def _idle(endpoint: Endpoint, role_name: str) -> str:
+    """0 while the role's pods are scraped: without a request some series do not exist, and a mean is no number."""
+    return f"(0 * sum(vllm:kv_cache_usage_perc{_pods(endpoint, role_name)}))"
+
+
+def _soon(rate: str, policy: Policy) -> str:
+    """A rate when a pod that is asked for now will be ready, if it goes on as in the last quarter of an hour; never less than now."""
+    return f"clamp_min(predict_linear(({rate})[{TREND_SECONDS}s:{TREND_STEP_SECONDS}s], {policy.lead_seconds}), scalar({rate}))"
 
 
 def _tokens_read(endpoint: Endpoint) -> str:
@@ -133,13 +157,21 @@ def _tokens_read(endpoint: Endpoint) -> str:
     return f"{_rate('vllm:prompt_tokens_total', endpoint, 'prefill')} - {_rate('vllm:prefix_cache_hits_total', endpoint, 'prefill')}"
 
 
-def _tokens_due(endpoint: Endpoint) -> str:
-    """Answer tokens a second that decoders are to write: what prefill hands over counts before decode has begun with it."""
+def _tokens_read_locally(endpoint: Endpoint) -> str:
+    """Prompt tokens a second that decoders read themselves: of prompts below the threshold."""
+    matcher = _pods(endpoint, "decode").replace("{", '{source="local_compute",', 1)
+    return f"sum(rate(vllm:prompt_tokens_by_source_total{matcher}[{RATE_SECONDS}s]))"
+
+
+def _arrivals(endpoint: Endpoint) -> str:
+    """Requests a second that decoders get: what prefill has finished counts before decode has begun with it."""
     finished = _rate("vllm:request_success_total", endpoint, "decode")
-    handed_over = _rate("vllm:request_success_total", endpoint, "prefill")
-    total = _rate("vllm:request_generation_tokens_sum", endpoint, "decode", _ANSWER_SECONDS)
-    count = _rate("vllm:request_generation_tokens_count", endpoint, "decode", _ANSWER_SECONDS)
-    return f"clamp_min({finished}, scalar({handed_over})) * ({total} / {count})"
+    return f"clamp_min({finished}, scalar({_rate('vllm:request_success_total', endpoint, 'prefill')}))"
+
+
+def _mean_answer(endpoint: Endpoint) -> str:
+    total = _rate("vllm:request_generation_tokens_sum", endpoint, "decode", _MEAN_SECONDS)
+    return f"({total} / {_rate('vllm:request_generation_tokens_count', endpoint, 'decode', _MEAN_SECONDS)})"
 
 
 def _backlog_tokens(endpoint: Endpoint, site: Site) -> str:
@@ -147,13 +179,10 @@ def _backlog_tokens(endpoint: Endpoint, site: Site) -> str:
     if endpoint.backend == "llm-d" and counts_tokens(picking(endpoint, site).config):
         return _counted_by_picker(endpoint)
     # Without the picker's count: requests that wait or run, each as long as the mean prompt.
-    held = " + ".join(
-        f"sum(avg_over_time({series}{_pods(endpoint, 'prefill')}[{SMOOTHING_SECONDS}s]))"
-        for series in ("vllm:num_requests_waiting", "vllm:num_requests_running")
-    )
-    total = _rate("vllm:request_prompt_tokens_sum", endpoint, "prefill", _ANSWER_SECONDS)
-    count = _rate("vllm:request_prompt_tokens_count", endpoint, "prefill", _ANSWER_SECONDS)
-    return _or_idle(f"({held}) * ({total} / {count})", endpoint, "prefill")
+    held = _held(endpoint, "prefill")
+    total = _rate("vllm:request_prompt_tokens_sum", endpoint, "prefill", _MEAN_SECONDS)
+    count = _rate("vllm:request_prompt_tokens_count", endpoint, "prefill", _MEAN_SECONDS)
+    return f"(({held}) * ({total} / {count})) > 0 or {_idle(endpoint, 'prefill')}"
 
 
 def counts_tokens(config: PickerConfig) -> bool:

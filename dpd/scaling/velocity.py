@@ -41,8 +41,7 @@ class Pod:
         if engine is None or role.expert_parallel or budget.kv_tokens < 1:
             return None
         defaults = batch_defaults(instance.gpu, instance.gpu_memory_gib)
-        most = role.max_concurrent_sequences or operator().default_max_sequences[role_name]
-        return cls(engine, defaults.chunk_tokens, most, budget.kv_tokens, prefill_speed, decode_speed)
+        return cls(engine, defaults.chunk_tokens, most_sequences(role_name, role), budget.kv_tokens, prefill_speed, decode_speed)
 
     def read_seconds(self, tokens: float, cached_tokens: float = 0) -> float:
         """One prompt, nothing else in its way."""
@@ -76,6 +75,17 @@ class Pod:
         """Answer tokens a second within the inter-token objective."""
         sequences = self.sequences_within(context_tokens, itl_seconds)
         return sequences / self.gap_seconds(sequences, context_tokens)
+
+
+def most_sequences(role_name: str, role: Role) -> int:
+    """Sequences that one engine of a role takes at once."""
+    return role.max_concurrent_sequences or operator().default_max_sequences[role_name]
+
+
+def local_velocity(endpoint: Endpoint, instance: Instance) -> float | None:
+    """Prompt tokens a second that a decoder reads when it reads alone, of prompts up to the threshold; ``None`` when nobody knows."""
+    pod = Pod.of(endpoint, "decode", instance)
+    return pod.read_velocity(min(max(1, endpoint.routing.threshold_tokens), endpoint.model.max_model_len)) if pod else None
 
 
 def of_role(endpoint: Endpoint, role_name: str, instance: Instance) -> float | None:

@@ -76,7 +76,7 @@ def test_sums_and_no_averages_over_pods(example: Path) -> None:
 
 def test_the_velocity_of_the_file_counts_and_the_target_is_the_share_that_is_full() -> None:
     signal = of("prefill", changes={f"{E}prefill.autoscaling.tokens.tokens_per_second": 12345.0})["prefill-rate"]
-    assert signal.query.endswith("/ 12345")
+    assert "/ 12345 > 0" in signal.query
     assert signal.target == 0.7
 
 
@@ -92,7 +92,9 @@ def test_an_expert_parallel_role_has_a_cache_for_each_rank() -> None:
         f"{E}decode.tensor_parallel": 1,
         f"{E}decode.autoscaling.tokens.tokens_per_second": 900.0,
     }
-    assert of("decode", changes=changes)["decode-kv"].query.endswith("/ 16")
+    found = of("decode", changes=changes)
+    assert found["decode-kv"].query.endswith("/ 16")
+    assert found["decode-places"].query.endswith(f"/ {16 * 32}")
     with pytest.raises(NoVelocityError):
         of("decode", changes={**changes, f"{E}decode.autoscaling.tokens.tokens_per_second": None})
 
@@ -109,9 +111,11 @@ def test_recording_rules_say_what_each_signal_wants_and_what_pods_really_do(exam
     found = [(rule.record, rule.labels["role"], rule.labels.get("signal", "")) for rule in rules(example)]
     assert found == [
         ("dpd:replicas_wanted", "prefill", "prefill-rate"),
+        ("dpd:replicas_wanted", "prefill", "prefill-spread"),
         ("dpd:replicas_wanted", "prefill", "prefill-backlog"),
         ("dpd:replicas_wanted", "decode", "decode-rate"),
         ("dpd:replicas_wanted", "decode", "decode-kv"),
+        ("dpd:replicas_wanted", "decode", "decode-places"),
         ("dpd:token_velocity", "prefill", ""),
         ("dpd:token_velocity", "decode", ""),
     ]
@@ -121,8 +125,11 @@ def test_the_operator_takes_the_signals_through_its_own_resource() -> None:
     known = environment(SCALED)
     (body,) = backend("operator").objects(known.endpoints[0], Site.of(known))
     scaling = body["spec"]["pdSpec"]["autoScalingSpec"]
-    assert [each["name"] for each in scaling["prefillAutoScaling"]["prometheusTriggerList"]] == ["prefill-rate", "prefill-backlog"]
-    assert [each["name"] for each in scaling["decodingAutoScaling"]["prometheusTriggerList"]] == ["decode-rate", "decode-kv"]
+    prefill, decode = (
+        [each["name"] for each in scaling[f"{role}AutoScaling"]["prometheusTriggerList"]] for role in ("prefill", "decoding")
+    )
+    assert prefill == ["prefill-rate", "prefill-spread", "prefill-backlog"]
+    assert decode == ["decode-rate", "decode-kv", "decode-places"]
     (first, *_) = scaling["prefillAutoScaling"]["prometheusTriggerList"]
     assert (first["serverAddress"], first["targetValue"], first["metricType"]) == (WORKSPACE, 0.7, "Average")
     assert scaling["prefillAutoScaling"]["scaleDownStabilizationTime"] == 900

@@ -109,10 +109,10 @@ BY_TOKENS: dict[str, Any] = {
 }
 
 
-def test_tokens_make_two_signals_for_each_role() -> None:
+def test_tokens_make_three_signals_for_each_role() -> None:
     _, prefill, decode = made(BY_TOKENS)
-    assert [trigger["name"] for trigger in prefill["spec"]["triggers"]] == ["prefill-rate", "prefill-backlog"]
-    assert [trigger["name"] for trigger in decode["spec"]["triggers"]] == ["decode-rate", "decode-kv"]
+    assert [trigger["name"] for trigger in prefill["spec"]["triggers"]] == ["prefill-rate", "prefill-spread", "prefill-backlog"]
+    assert [trigger["name"] for trigger in decode["spec"]["triggers"]] == ["decode-rate", "decode-kv", "decode-places"]
     assert {trigger["metricType"] for body in (prefill, decode) for trigger in body["spec"]["triggers"]} == {"AverageValue"}
     assert {trigger["metadata"]["ignoreNullValues"] for body in (prefill, decode) for trigger in body["spec"]["triggers"]} == {"false"}
 
