@@ -29,13 +29,16 @@ class _RefusedError(Exception):
 @click.command("review")
 @click.option("--base", required=True, metavar="REF|FOLDER", help="What stands today: a git ref, or the folder of a cloud assembly.")
 @click.option("--after", metavar="REF|FOLDER", help="What would stand. Default: the files as they are now.")
+@click.option("-e", "--env", "name", help="Compare this environment alone.")
 @click.option(
     "--markdown", type=click.Path(path_type=Path), help="Write the comment for a pull request to this file instead of the terminal."
 )
 @click.option("--html", type=click.Path(path_type=Path), help="Write the page to this file.")
 @click.option("--json", "json_", type=click.Path(path_type=Path), help="Write everything for machines to this file.")
 @click.option("--allow-replace", is_flag=True, help="Dangerous changes were looked at: exit as for other changes.")
-def command(base: str, after: str | None, markdown: Path | None, html: Path | None, json_: Path | None, *, allow_replace: bool) -> None:
+def command(
+    base: str, after: str | None, name: str | None, markdown: Path | None, html: Path | None, json_: Path | None, *, allow_replace: bool
+) -> None:  # fmt: skip
     r"""Compare two states offline: AWS resources, Kubernetes objects, findings, cost, and what is dangerous.
 
     \b
@@ -48,6 +51,8 @@ def command(base: str, after: str | None, markdown: Path | None, html: Path | No
         try:
             old, before_name = _assembly(base, Path(scratch, "base"))
             new, after_name = _assembly(after, Path(scratch, "after"))
+            if name is not None:
+                old, new = _narrowed(old, new, name)
             review = compare(old, new, aws_library(ROOT))
         except (_RefusedError, NotAnAssemblyError) as error:
             click.echo(f"Error: {error}", err=True)
@@ -76,6 +81,12 @@ def exit_code(review: Review, *, allow_replace: bool) -> int:
     if review.verdict is Verdict.DANGEROUS and not allow_replace:
         return DANGEROUS
     return 0 if review.verdict is Verdict.NOTHING else CHANGES
+
+
+def _narrowed(old: Assembly, new: Assembly, name: str) -> tuple[Assembly, Assembly]:
+    if name not in (*old.environments, *new.environments):
+        raise _RefusedError(f"neither state has an environment {name[:60]!r}; there are: {', '.join(new.environments)}")
+    return old.only(name), new.only(name)
 
 
 def _assembly(given: str | None, scratch: Path) -> tuple[Assembly, str]:

@@ -21,6 +21,7 @@ def identity(environment: Environment) -> dict[str, Any]:
         "proof_hours": environment.promotion.proof_hours,
         "reports": {"bucket": names.log_bucket, "prefix": f"{REPORT_PREFIX}/{names.prefix}"},
         "alarms": f"{names.prefix}-",
+        "eks_cluster": environment.cluster.existing.name if environment.cluster.existing else names.eks_cluster,
     }
 
 

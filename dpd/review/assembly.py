@@ -18,12 +18,17 @@ class NotAnAssemblyError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """One stack. ``part`` is its place in an environment (``network``, ``hyperpod``), ``name`` what CloudFormation calls it."""
+    """One stack. ``part`` is its place in an environment (``network``, ``hyperpod``), ``name`` what CloudFormation calls it.
+
+    ``after`` are the parts that it waits for; ``protected`` says that CloudFormation refuses to delete it.
+    """
 
     environment: str
     part: str
     name: str
     template: dict[str, Any]
+    after: tuple[str, ...] = ()
+    protected: bool = False
 
     @property
     def key(self) -> str:
@@ -45,6 +50,15 @@ class Assembly:
         """Names of the environments, in the order of the assembly."""
         return tuple(dict.fromkeys(stack.environment for stack in self.stacks.values()))
 
+    def only(self, environment: str) -> "Assembly":
+        """The same with one environment alone, which it need not have."""
+        return Assembly(
+            self.folder,
+            {key: stack for key, stack in self.stacks.items() if stack.environment == environment},
+            {path: body for path, body in self.objects.items() if path.split("/")[0] == environment},
+            {name: summary for name, summary in self.summaries.items() if name == environment},
+        )
+
 
 def read(folder: Path) -> Assembly:
     """Read an assembly.
@@ -64,13 +78,20 @@ def read(folder: Path) -> Assembly:
 
 
 def _stacks(folder: Path, environment: str) -> list[Stack]:
-    found = []
-    for id_, artifact in _json(folder / "manifest.json").get("artifacts", {}).items():
-        if artifact["type"] == "aws:cloudformation:stack":
-            given = artifact["properties"]
-            part = artifact.get("displayName", id_).rsplit("/", 1)[-1]
-            found.append(Stack(environment, part, given.get("stackName", id_), _json(folder / given["templateFile"])))
-    return found
+    artifacts = _json(folder / "manifest.json").get("artifacts", {})
+    stacks = {id_: artifact for id_, artifact in artifacts.items() if artifact["type"] == "aws:cloudformation:stack"}
+    parts = {id_: artifact.get("displayName", id_).rsplit("/", 1)[-1] for id_, artifact in stacks.items()}
+    return [
+        Stack(
+            environment=environment,
+            part=parts[id_],
+            name=artifact["properties"].get("stackName", id_),
+            template=_json(folder / artifact["properties"]["templateFile"]),
+            after=tuple(parts[other] for other in artifact.get("dependencies", ()) if other in parts),
+            protected=bool(artifact["properties"].get("terminationProtection", False)),
+        )
+        for id_, artifact in stacks.items()
+    ]
 
 
 def _objects(folder: Path) -> dict[str, dict[str, Any]]:
