@@ -15,6 +15,7 @@ from charts import llmd, operator
 from charts.gate import gate_objects
 from charts.manifest import Manifest, chart_of
 from charts.namespace import BUILT_IN, namespace
+from charts.observe import observe_objects
 from charts.prerequisites import prerequisites
 from charts.site import PLACEHOLDERS, Site
 from charts.volumes import lustre_objects
@@ -23,10 +24,12 @@ from dpd.environment.endpoint import Endpoint
 from dpd.environment.environment import Environment
 from dpd.environment.names import MANAGED_BY
 from dpd.finding import Finding
+from dpd.observe.files import files
 
 NAMESPACES_FOLDER: Final = "_namespaces"
 CLUSTER_FOLDER: Final = "_cluster"
 GATE_FOLDER: Final = "_gate"
+OBSERVE_FOLDER: Final = "_observe"
 
 _BACKENDS: Final[dict[str, Callable[[Endpoint, Site], tuple[dict[str, Any], ...]]]] = {
     "operator": operator.objects,
@@ -42,7 +45,8 @@ class Rendered:
 
     ``endpoints`` and ``namespaces`` map a name to the objects of that endpoint or namespace, in file order of the
     environment. ``cluster`` holds objects that belong to the whole cluster; whoever installs those passes them in.
-    ``gate`` is what the health gate may read, empty without one.
+    ``gate`` is what the health gate may read, empty without one. ``observe`` is what a Prometheus on the cluster reads, and
+    ``documents`` are dashboards and rules for whoever imports them, by file.
     """
 
     environment: str
@@ -50,16 +54,19 @@ class Rendered:
     namespaces: Mapping[str, tuple[Manifest, ...]]
     cluster: tuple[Manifest, ...] = field(default=())
     gate: tuple[Manifest, ...] = field(default=())
+    observe: tuple[Manifest, ...] = field(default=())
+    documents: Mapping[str, str] = field(default_factory=dict)
 
     def folders(self) -> dict[str, tuple[Manifest, ...]]:
         """Folder, relative to the environment's, of every group of manifests."""
         cluster = {CLUSTER_FOLDER: self.cluster} if self.cluster else {}
         namespaces = {f"{NAMESPACES_FOLDER}/{name}": objects for name, objects in self.namespaces.items()}
         gate = {GATE_FOLDER: self.gate} if self.gate else {}
-        return {**cluster, **namespaces, **self.endpoints, **gate}
+        observe = {OBSERVE_FOLDER: self.observe} if self.observe else {}
+        return {**cluster, **namespaces, **self.endpoints, **gate, **observe}
 
     def manifests(self) -> tuple[Manifest, ...]:
-        """Every manifest, in the order in which they must be applied: cluster, namespaces, endpoints, gate."""
+        """Every manifest, in the order in which they must be applied: cluster, namespaces, endpoints, gate, monitors."""
         return tuple(manifest for group in self.folders().values() for manifest in group)
 
     def placeholders(self) -> tuple[str, ...]:
@@ -74,6 +81,7 @@ class Rendered:
             endpoints={name: _filled(group, values) for name, group in self.endpoints.items()},
             namespaces={name: _filled(group, values) for name, group in self.namespaces.items()},
             cluster=_filled(self.cluster, values),
+            documents={name: _replaced(text, values) for name, text in self.documents.items()},
         )
 
 
@@ -101,6 +109,8 @@ def render(environment: Environment, cluster: tuple[Manifest, ...] = ()) -> Rend
         namespaces={name: chart_of(bodies) for name, bodies in _namespaces(environment, site).items()},
         cluster=cluster,
         gate=gate_objects(environment) if environment.gate.deploy else (),
+        observe=observe_objects(environment),
+        documents=files(environment),
     )
 
 
@@ -170,12 +180,25 @@ def write(rendered: Rendered, folder: Path) -> list[Path]:
     one. Raises ``FileExistsError`` when the folder to replace holds a file that is no manifest of this tool, since what it
     replaces is gone, and ``OSError`` when the disk refuses.
     """
-    target = folder / rendered.environment
+    texts = {Path(name, manifest.path): to_yaml(manifest) for name, group in rendered.folders().items() for manifest in group}
+    return _swapped(folder, rendered.environment, texts)
+
+
+def write_documents(rendered: Rendered, folder: Path) -> list[Path]:
+    """Write dashboards and files of rules below ``folder/<environment>``, in the same way.
+
+    Not among the manifests: they are no objects of Kubernetes, and ``kubectl apply`` of a folder reads every JSON and YAML file.
+    """
+    return _swapped(folder, rendered.environment, {Path(name): text for name, text in rendered.documents.items()})
+
+
+def _swapped(folder: Path, name: str, texts: Mapping[Path, str]) -> list[Path]:
+    target = folder / name
     _ours(folder, target)
     folder.mkdir(parents=True, exist_ok=True)
-    fresh = Path(tempfile.mkdtemp(prefix=f".{rendered.environment}-", dir=folder))
+    fresh = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=folder))
     try:
-        written = _fill(rendered, fresh / "new")
+        written = _fill(texts, fresh / "new")
         if target.exists():
             target.rename(fresh / "old")
         try:
@@ -188,13 +211,12 @@ def write(rendered: Rendered, folder: Path) -> list[Path]:
     return [target / file for file in written]
 
 
-def _fill(rendered: Rendered, folder: Path) -> list[Path]:
-    files = {Path(name, manifest.path): to_yaml(manifest) for name, group in rendered.folders().items() for manifest in group}
+def _fill(texts: Mapping[Path, str], folder: Path) -> list[Path]:
     folder.mkdir(mode=0o755)
-    for file, text in sorted(files.items()):
+    for file, text in sorted(texts.items()):
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
         (folder / file).write_text(text, encoding="utf-8")
-    return sorted(files)
+    return sorted(texts)
 
 
 def _ours(folder: Path, target: Path) -> None:
@@ -206,5 +228,5 @@ def _ours(folder: Path, target: Path) -> None:
 
 
 def _made_here(file: Path) -> bool:
-    """Whether a file is a manifest with the label that every manifest of this tool has."""
-    return file.suffix == ".yaml" and _MARK in file.read_bytes()
+    """Whether a file has the label that every manifest and every document of this tool has."""
+    return file.suffix in (".yaml", ".json") and _MARK in file.read_bytes()

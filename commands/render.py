@@ -53,7 +53,7 @@ def command(*, files: tuple[Path, ...], name: str | None, output: Path, outputs:
         report.write([finding for finding in examined.findings if finding.stops], files=len(paths), stream=sys.stderr)
         return 1
     _import_charts()
-    from charts.render import render_examined, write  # noqa: PLC0415 - cdk8s takes longer to import than the checks take to run
+    from charts.render import OBSERVE_FOLDER, render_examined, write, write_documents  # noqa: PLC0415 - cdk8s takes longer to import than the checks take to run
 
     ready, unfit = render_examined(examined.environments)
     if unfit:
@@ -63,12 +63,15 @@ def command(*, files: tuple[Path, ...], name: str | None, output: Path, outputs:
         ready = [_filled(rendered, environment, deployed) for rendered, environment in zip(ready, examined.environments, strict=True)]
     try:
         written = [write(rendered, output) for rendered in ready]
+        documents = [write_documents(rendered, output / OBSERVE_FOLDER) for rendered in ready if rendered.documents]
     except FileExistsError as error:
         raise click.ClickException(f"{error}.") from None
     for rendered, manifests in zip(ready, written, strict=True):
         click.echo(f"{output / rendered.environment}: {len(manifests)} manifests")
         if left := rendered.placeholders():
             click.echo(f"  still to fill in: {', '.join(left)} (give --outputs after a deployment)")
+    if documents:
+        click.echo(f"{output / OBSERVE_FOLDER}: {sum(map(len, documents))} dashboards and files of rules")
     return 0
 
 

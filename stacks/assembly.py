@@ -16,6 +16,8 @@ from dpd.review.assembly import MANIFESTS
 from dpd.review.summary import write_summary
 from stacks.stage import EnvironmentStage
 
+DOCUMENTS: Final = "observe"
+"""Folder of the assembly with dashboards and files of rules."""
 _TEMPLATE_LIMIT: Final = 1_000_000
 _PLACEHOLDER: Final = re.compile(r"[\w.-]{0,40}dummy[\w.-]{0,40}", re.IGNORECASE)
 
@@ -42,6 +44,8 @@ def finish(app: cdk.App, stages: Sequence[EnvironmentStage], findings: Sequence[
         return 1
     for stage in stages:
         render.write(stage.rendered, outdir / MANIFESTS)
+        if stage.rendered.documents:
+            render.write_documents(stage.rendered, outdir / DOCUMENTS)
         write_summary(stage.environment, findings, outdir)
     found = [problem for stage in stages for problem in unfit(Path(stage.outdir))]
     for problem in found:

@@ -34,6 +34,8 @@ class Observe(Part):
     """Days that a workspace of our own keeps samples. Default: 150, the service's."""
     scrape_interval_seconds: Annotated[int, Field(ge=15, le=300)] = 30
     """Seconds between two readings of a pod."""
+    dashboard_config_maps: bool = False
+    """Whether each endpoint's dashboard is a ConfigMap on the cluster as well (`in_cluster`), for the sidecar of Grafana's chart."""
     notify: Annotated[Many[EmailAddress], Field(max_length=10)] = ()
     """E-mail addresses that hear of alarms. Each confirms its subscription once."""
     prefill_input_usd_per_million_tokens: Annotated[float, Field(gt=0)] | None = None

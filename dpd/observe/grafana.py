@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
+from dpd.environment.names import MANAGED_BY
 from dpd.observe.panels import Dashboard, Panel, Query
 
 Body = dict[str, Any]
@@ -18,7 +19,7 @@ def dashboard(page: Dashboard) -> Body:
     return {
         "uid": page.uid,
         "title": page.title,
-        "description": "Made by HyperPod DPD; changes by hand are lost.",
+        "description": f"Made by HyperPod DPD (app.kubernetes.io/managed-by: {MANAGED_BY}); changes by hand are lost.",
         "tags": list(page.tags),
         "schemaVersion": SCHEMA_VERSION,
         "editable": True,
