@@ -7,7 +7,7 @@ from botocore.exceptions import ClientError
 
 from aws_reads.asking import Ask, missing, pages
 from dpd.preflight.facts import Bucket, FileSystem, Folder, Key, Named
-from dpd.staging import manifest_key
+from dpd.staging import record_key
 
 _INDEX: Final = "model.safetensors.index.json"
 _MOST_INDEX_BYTES: Final = 50_000_000
@@ -78,7 +78,7 @@ def _shards(client: Any, bucket: str, key: str) -> set[str]:
 
 def _incomplete(client: Any, bucket: str, prefix: str) -> bool:
     try:
-        found = json.loads(client.get_object(Bucket=bucket, Key=manifest_key(prefix))["Body"].read())
+        found = json.loads(client.get_object(Bucket=bucket, Key=record_key(prefix))["Body"].read())
     except ClientError as error:
         # Who may not list a bucket is told that a missing object is denied.
         missing(error, "NoSuchKey", "404")

@@ -19,7 +19,22 @@ from dpd import __version__
 MISTAKE, USAGE, FAULT, INTERRUPTED, PIPE_CLOSED = 1, 2, 3, 130, 141
 _COMPLETION: Final = "_DPD_COMPLETE"
 """Set by shells that complete a command line."""
-_COMMANDS: Final = ("init", "check", "explain", "plan", "calibrate", "replay", "preflight", "render", "doctor", "review", "promote", "schema")
+_COMMANDS: Final = (
+    "init",
+    "check",
+    "explain",
+    "plan",
+    "calibrate",
+    "replay",
+    "preflight",
+    "stage-model",
+    "render",
+    "doctor",
+    "review",
+    "promote",
+    "destroy",
+    "schema",
+)
 
 
 class _Lazy(click.Group):
@@ -31,7 +46,7 @@ class _Lazy(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in _COMMANDS:
             return None
-        found = getattr(importlib.import_module(f"commands.{cmd_name}"), "command")  # noqa: B009
+        found = getattr(importlib.import_module(f"commands.{cmd_name.replace('-', '_')}"), "command")  # noqa: B009
         assert isinstance(found, click.Command)
         return found
 

@@ -10,9 +10,10 @@ from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from charts.render import Rendered
+from dpd.checks.network import closed
 from dpd.environment.cluster import PublicAccess
 from dpd.environment.environment import Environment
-from dpd.environment.names import ADDONS, EKS, GATE, HYPERPOD, NETWORK, SERVING, STORAGE, Names
+from dpd.environment.names import ADDONS, EKS, GATE, HYPERPOD, NETWORK, SERVING, STORAGE, WEIGHTS, Names
 from dpd.environment.storage import ExistingKey, Storage
 from dpd.gate.digest import digest
 from dpd.gate.spec import document
@@ -136,6 +137,21 @@ class EnvironmentStage(cdk.Stage):
             )
             chain.append(gate)
         _in_order(*chain)
+        if storage.staging:
+            from stacks.weights import WeightsStack  # noqa: PLC0415 - most environments have none, and CodeBuild's module is large
+
+            weights = WeightsStack(
+                self,
+                WEIGHTS,
+                staging=storage.staging,
+                project_name=names.stack(WEIGHTS),
+                storage=stored.values,
+                inside=network.values if closed(environment) else None,
+                log_retention=_LOG_RETENTION,
+                **self._stack(WEIGHTS),
+            )
+            # Beside the cluster, not behind it: weights can be there before a node is.
+            weights.add_stack_dependency(stored)
         outputs.storage(stored, model_bucket_name=stored.values.model_bucket.name, lustre=stored.values.lustre)
         outputs.kubeconfig(eks, eks.values.name)
         outputs.hyperpod(hyperpod, hyperpod.cluster_arn)

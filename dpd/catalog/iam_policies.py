@@ -29,8 +29,13 @@ class Statement:
         body: dict[str, Any] = {"Sid": self.id, "Effect": "Allow", "Action": list(self.actions)}
         body["Resource"] = [resource for text in self.resources for resource in _filled(text, values)]
         if self.conditions:
-            body["Condition"] = dict(self.conditions)
+            body["Condition"] = {test: {key: _value(value, values) for key, value in of.items()} for test, of in self.conditions.items()}
         return body
+
+
+def _value(value: Any, values: Values) -> Any:
+    """A value of a condition; a name in it is a value that only the deployment knows."""
+    return _filled(value, values) if isinstance(value, str) and value.startswith("{") else value
 
 
 def _filled(text: str, values: Values) -> Sequence[str]:

@@ -10,7 +10,7 @@ from aws_reads.gather import ASKERS, gather
 from dpd.environment.environment import Environment
 from dpd.preflight.facts import Bucket, Decisions, Facts, Nodes
 from dpd.preflight.questions import DEPLOYER, EXECUTION, Kind, Question
-from dpd.staging import manifest_key
+from dpd.staging import record_key
 from tests.aws_reads.account import ACM, EVERYTHING, KEY, P5, PLAN, REPOSITORY, TAKEN, Account, encrypted, everything, index
 from tests.checks.cases import SELF
 from tests.support import environment
@@ -154,7 +154,7 @@ def test_shards_that_the_index_names(account: Account, content: bytes, missing: 
     ("record", "incomplete"), [(b'{"complete": true}', False), (b'{"complete": false}', True), (b"{", True), (b"[]", True)]
 )
 def test_a_copy_that_has_not_ended(account: Account, record: bytes, incomplete: bool) -> None:
-    account.bodies[manifest_key(PREFIX)] = record
+    account.bodies[record_key(PREFIX)] = record
     assert answer(account, "folder", FOLDER).incomplete is incomplete
 
 
