@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from bench.inputs import DEV, folder_of, with_endpoints
+from bench.inputs import DEV, LLMD, folder_of, with_endpoints
 from bench.measure import Command
 
 ROOT: Final = Path(__file__).parent.parent
@@ -19,6 +19,8 @@ IMPORTS: Final = "import pydantic and yaml"
 OBJECTS: Final = "cdk8s app of 20 objects"
 EMPTY_APP: Final = "empty one-stack CDK app"
 ONE_ENVIRONMENT: Final = "app.py, one environment"
+ONE_LLMD: Final = "dpd render, one llm-d endpoint"
+TEN_LLMD: Final = "dpd render, 10 llm-d endpoints"
 _REFERENCE_SECONDS: Final = {IMPORTS: 0.054, OBJECTS: 0.28}
 
 _BY_CDK: Final = (("CDK_CLI_VERSION", "0"),)
@@ -75,20 +77,24 @@ def bench(scratch: Path) -> Bench:
     two = folder_of(scratch, "two", {"dev": with_endpoints(1), "staging": with_endpoints(1) | {"account": "222233334444"}})
     fifty = folder_of(scratch, "fifty", {"dev": with_endpoints(50)})
     hundred = folder_of(scratch, "hundred", {"dev": with_endpoints(100)})
+    llmd = {count: folder_of(scratch, f"llmd-{count}", {"dev": with_endpoints(count, LLMD)}) for count in (1, 10, 100)}
     python = (PYTHON, "-c")
     app = str(ROOT / "app.py")
+    check, render = (DPD, "check"), (DPD, "render", "--output", "rendered")
     yardsticks = {
         IMPORTS: Command((*python, _IMPORT), scratch),
         OBJECTS: Command((*python, _CDK8S), scratch),
         EMPTY_APP: Command((*python, _EMPTY_CDK), scratch),
         ONE_ENVIRONMENT: Command((PYTHON, app), one),
     }
-    check, render = (DPD, "check"), (DPD, "render", "--output", "rendered")
     cases = (
         _absolute("dpd check, one environment", Command((*check, str(DEV)), one), IMPORTS, 0.25),
         _absolute("dpd check, 100 endpoints", Command(check, hundred), IMPORTS, 1.0),
         _absolute("dpd render, one endpoint", Command(render, one), OBJECTS, 0.6),
         _absolute("dpd render, 100 endpoints", Command(render, hundred), OBJECTS, 3.0),
+        _absolute(ONE_LLMD, Command(render, llmd[1]), OBJECTS, 0.7),
+        Case(TEN_LLMD, Command(render, llmd[10]), ONE_LLMD, 2.5, "our own"),
+        Case("dpd render, 100 llm-d endpoints", Command(render, llmd[100]), TEN_LLMD, 10.0, "linear"),
         Case("app.py for one environment", Command((PYTHON, app), one), EMPTY_APP, 2.5, "as stated"),
         Case("the same with CDK's own validation, as cdk runs it", Command((PYTHON, app), one, _BY_CDK), EMPTY_APP, 2.5, "as stated"),
         Case("app.py, two environments", Command((PYTHON, app), two), ONE_ENVIRONMENT, 1.15, "as stated"),

@@ -7,14 +7,19 @@ from typing import Any
 import yaml
 
 DEV = Path(__file__).parent.parent / "docs" / "example.yaml"
+LLMD = DEV.with_name("example-llm-d.yaml")
 
 
-def with_endpoints(count: int) -> dict[str, Any]:
-    """The dev environment with ``count`` endpoints and nodes enough for all of them."""
-    content: dict[str, Any] = yaml.safe_load(DEV.read_text(encoding="utf-8"))
+def with_endpoints(count: int, example: Path = DEV) -> dict[str, Any]:
+    """The dev environment, or another example, with ``count`` endpoints and nodes enough for all of them and their routers."""
+    content: dict[str, Any] = yaml.safe_load(example.read_text(encoding="utf-8"))
     for group in ("prefill", "decode"):
         content["cluster"]["groups"][group]["count"] = count
+    content["cluster"]["groups"]["system"]["count"] = max(2, count)
     first = content["endpoints"][0]
+    if example == LLMD and count > 1:
+        # One stack does not hold a hundred: whoever has so many applies the rendered manifests.
+        content["acknowledge"] = [{"id": "LLD007", "reason": "manifests are applied from a repository"}]
     content["endpoints"] = [copy.deepcopy(first) | {"name": f"llama-{index:03}"} for index in range(count)]
     return content
 

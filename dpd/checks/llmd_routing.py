@@ -1,6 +1,7 @@
 """Rules about llm-d's router: what its version makes of the words of ``routing``, and whether its objects belong together."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import yaml
@@ -9,7 +10,7 @@ from dpd.backends.llmd.router_pod import pods as router_pods
 from dpd.backends.llmd.router_pod import shares_state
 from dpd.catalog.llmd import llmd
 from dpd.catalog.llmd_plugins import decodes_without_prefiller, picker_facts, pinned
-from dpd.checks.manifests import Groups, Object, manifest_check, templates, where
+from dpd.checks.manifests import Groups, Object, Objects, manifest_check, mapping, templates, where
 from dpd.checks.registry import Context, Problem, check
 from dpd.environment.endpoint import Endpoint
 from dpd.environment.environment import Environment
@@ -25,6 +26,7 @@ _PAGE: Final = "docs/llm-d-routing.md"
 _SCHEDULING: Final = "https://llm-d.ai/docs/0.9/architecture/core/router/epp/scheduling"
 _PLUGINS: Final = "https://github.com/llm-d/llm-d-router/tree/v0.10.0/pkg/epp/framework/plugins"
 _CONFIG_FILE: Final = "--config-file"
+_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def _endpoints(environment: Environment) -> Iterator[tuple[str, Endpoint]]:
@@ -221,30 +223,43 @@ def _arguments(container: Object) -> dict[str, str]:
     return {name: value for name, _, value in (text.partition("=") for text in texts)}
 
 
-def _pickers(manifests: Sequence[Object]) -> Iterator[tuple[Object, Object, Object]]:
-    """Every endpoint picker: the object that owns it, its pods' ``spec``, and its container."""
+@dataclass(frozen=True, slots=True)
+class _Picker:
+    """An endpoint picker: the object that owns it, its container, and its file as its ConfigMap has it, of whatever form."""
+
+    owner: Object
+    container: Object
+    content: Any
+
+
+def _pickers(manifests: Sequence[Object]) -> Iterable[_Picker]:
+    """Every endpoint picker among some objects."""
+    return manifests.once(_read_pickers) if isinstance(manifests, Objects) else _read_pickers(manifests)
+
+
+def _read_pickers(manifests: Sequence[Object]) -> Iterator[_Picker]:
+    maps = {
+        (_metadata(body).get("namespace"), _metadata(body).get("name")): mapping(body.get("data"))
+        for body in manifests
+        if body.get("kind") == "ConfigMap"
+    }
     for body in manifests:
         for _, template in templates(body):
-            spec = template.get("spec")
-            if isinstance(spec, dict):
-                known = (one for one in spec.get("containers") or () if isinstance(one, dict))
-                yield from ((body, spec, one) for one in known if one.get("name") == llmd().containers["picker"])
+            spec = mapping(template.get("spec"))
+            for container in (one for one in spec.get("containers") or () if isinstance(one, dict)):
+                if container.get("name") == llmd().containers["picker"]:
+                    yield _Picker(body, container, _configuration(maps, body, spec, container))
 
 
-def _configuration(manifests: Sequence[Object], owner: Object, spec: Object, container: Object) -> Any:
-    """The picker's file, as its ConfigMap has it."""
+def _configuration(maps: Mapping[Any, Object], owner: Object, spec: Object, container: Object) -> Any:
     file = _arguments(container).get(_CONFIG_FILE, "").rpartition("/")[2]
-    maps = {str((volume.get("configMap") or {}).get("name")) for volume in spec.get("volumes") or () if isinstance(volume, dict)}
+    mounted = (mapping(volume.get("configMap")).get("name") for volume in spec.get("volumes") or () if isinstance(volume, dict))
     namespace = _metadata(owner).get("namespace")
-    for body in manifests:
-        mine = body.get("kind") == "ConfigMap" and _metadata(body).get("name") in maps and _metadata(body).get("namespace") == namespace
-        data = body.get("data")
-        if mine and isinstance(data, dict) and file in data:
-            try:
-                return yaml.safe_load(str(data[file]))
-            except yaml.YAMLError:
-                return None
-    return None
+    text = next((data[file] for name in mounted if file in (data := maps.get((namespace, name), {}))), None)
+    try:
+        return None if text is None else yaml.load(str(text), Loader=_LOADER)  # noqa: S506 (it is the safe one)
+    except yaml.YAMLError:
+        return None
 
 
 def _read(content: dict[str, Any]) -> "PickerConfig":
@@ -271,10 +286,13 @@ def finds_workers(manifests: Sequence[Object], groups: Groups) -> Iterator[Probl
     labels = [
         _labels(template) for body in manifests for _, template in templates(body) if llmd().labels["role"] in _labels(template)
     ]  # fmt: skip
-    pools = {str(_metadata(body).get("name")): body for body in manifests if body.get("kind") == "InferencePool"}
-    for owner, _, container in _pickers(manifests):
+    pools = {
+        (_metadata(body).get("namespace"), _metadata(body).get("name")): body for body in manifests if body.get("kind") == "InferencePool"
+    }
+    for picker in _pickers(manifests):
+        owner, container = picker.owner, picker.container
         given = _arguments(container)
-        pool = pools.get(given.get("--pool-name", ""))
+        pool = pools.get((_metadata(owner).get("namespace"), given.get("--pool-name")))
         selector = (
             dict(part.partition("=")[::2] for part in given["--endpoint-selector"].split(","))
             if "--endpoint-selector" in given
@@ -308,9 +326,9 @@ def _match_labels(pool: Object | None) -> Mapping[str, str]:
 )  # fmt: skip
 def readable(manifests: Sequence[Object], groups: Groups) -> Iterator[Problem]:  # noqa: ARG001
     """Read every router's file as its version would."""
-    for owner, spec, container in _pickers(manifests):
-        path = f"{where(owner)}: container {container['name']}"
-        content = _configuration(manifests, owner, spec, container)
+    for picker in _pickers(manifests):
+        container, content = picker.container, picker.content
+        path = f"{where(picker.owner)}: container {container['name']}"
         if not isinstance(content, dict):
             yield Problem(path, "has no configuration file in a ConfigMap that it mounts", "mount the ConfigMap with the router's file")
             continue
@@ -338,9 +356,9 @@ def _reason(error: ValueError) -> str:
 )  # fmt: skip
 def alone(manifests: Sequence[Object], groups: Groups) -> Iterator[Problem]:  # noqa: ARG001
     """Look for several routers whose file depends on what one of them has seen."""
-    for owner, spec, container in _pickers(manifests):
-        number = (owner.get("spec") or {}).get("replicas", 1)
-        content = _configuration(manifests, owner, spec, container)
+    for picker in _pickers(manifests):
+        owner, content = picker.owner, picker.content
+        number = mapping(owner.get("spec")).get("replicas", 1)
         if not isinstance(number, int) or number < _SEVERAL or not isinstance(content, dict):
             continue
         try:

@@ -392,12 +392,12 @@ def missing(manifests: Sequence[Object], groups: Groups) -> Iterator[Problem]:  
     for body in manifests:
         for place, value in _leaves(body):
             said = isinstance(value, str) and value.strip() in {"None", "null", "undefined", "<nil>"}
-            if value is None or (said and not place.endswith(_MEANT)):
+            if value is None or (said and not (value == "None" and place.endswith(_MEANT))):
                 yield Problem(path=f"{where(body)}: {place}", message="has no value", value=value, fix="give it one, or remove the field")
 
 
-_MEANT: Final = "leaderWorkerTemplate.restartPolicy"
-"""Where `None` is one of the words of the field."""
+_MEANT: Final = ("leaderWorkerTemplate.restartPolicy", "spec.clusterIP")
+"""Where `None` is one of the words of the field: a Service with it is headless."""
 
 
 def _leaves(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:

@@ -100,6 +100,7 @@ CASES: list[tuple[str, Edit, Level]] = [
     ("MAN006", setting("spec/modelName", None), Level.ERROR),
     ("MAN006", setting("spec/modelName", "None"), Level.ERROR),
     ("MAN006", variable("A", "undefined"), Level.ERROR),
+    ("MAN006", setting("spec/clusterIP", "null"), Level.ERROR),
     ("MAN007", setting("metadata/name", "Llama_70B"), Level.ERROR),
     ("MAN007", setting("metadata/name", "a" * 82), Level.ERROR),
     ("MAN007", setting("metadata/name", "qwen2.5"), Level.ERROR),
@@ -152,6 +153,11 @@ def test_agents_may_run_anywhere() -> None:
     agent["spec"]["template"]["spec"]["tolerations"] = [{"operator": "Exists"}]
     assert [finding.id for finding in said(agent)] == ["MAN011"]
     assert said({**agent, "kind": "DaemonSet"}) == []
+
+
+def test_a_headless_service_means_none() -> None:
+    headless = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a", "namespace": "b"}, "spec": {"clusterIP": "None"}}
+    assert said(headless) == []
 
 
 def test_credentials_are_never_shown() -> None:

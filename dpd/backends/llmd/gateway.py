@@ -2,10 +2,9 @@
 
 from typing import Any, Final
 
-import yaml
-
 from dpd.backends.llmd.picker import POOL_GROUP
 from dpd.backends.llmd.ports import target_ports
+from dpd.backends.llmd.yaml_text import yaml_text
 from dpd.backends.site import Site
 from dpd.catalog.llmd import llmd
 from dpd.environment.endpoint import Endpoint, Gateway
@@ -98,7 +97,7 @@ def _parameters() -> dict[str, str]:
         "deployment": {"spec": {"template": {"spec": {"containers": [container]}}}},
         "service": {"spec": {"type": "LoadBalancer"}},
     }
-    return {name: yaml.safe_dump(part, sort_keys=False) for name, part in parts.items()}
+    return {name: yaml_text(part) for name, part in parts.items()}
 
 
 def _gateway(endpoint: Endpoint, gateway: Gateway) -> Body:

@@ -3,8 +3,6 @@
 import hashlib
 from typing import Any, Final
 
-import yaml
-
 from dpd.backends.llmd.engine import FieldRef
 from dpd.backends.llmd.envoy import READY_PATH, guard, guards, proxy
 from dpd.backends.llmd.pod import variable
@@ -12,6 +10,7 @@ from dpd.backends.llmd.ports import target_ports
 from dpd.backends.llmd.router_pod import amounts, placement, pod_security, security
 from dpd.backends.llmd.strategies import Picking, picking
 from dpd.backends.llmd.tokenizer import tokenizer
+from dpd.backends.llmd.yaml_text import yaml_text
 from dpd.backends.site import Site
 from dpd.catalog.llmd import llmd
 from dpd.environment.endpoint import Endpoint
@@ -126,19 +125,8 @@ def services(endpoint: Endpoint) -> tuple[Body, ...]:
 
 def _files(endpoint: Endpoint, chosen: Picking) -> dict[str, str]:
     config = proxy(endpoint) if endpoint.routing.gateway is None else guard(endpoint) if guards(endpoint) else None
-    text = {PROXY_FILE: yaml.dump(config, Dumper=_Dumper, sort_keys=False, width=140)} if config else {}
+    text = {PROXY_FILE: yaml_text(config)} if config else {}
     return {CONFIG_FILE: chosen.config.text(), **text}
-
-
-class _Dumper(yaml.SafeDumper):
-    """Writes a text of several lines as it stands."""
-
-
-def _block(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
-
-
-_Dumper.add_representer(str, _block)
 
 
 def _role_binding(endpoint: Endpoint) -> Body:

@@ -8,10 +8,10 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Final, Literal
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, model_validator
 from pydantic.alias_generators import to_camel
 
+from dpd.backends.llmd.yaml_text import yaml_text
 from dpd.catalog.llmd_plugins import ANY, PickerPlugin, picker_facts, pinned, plugins
 from dpd.environment.types import Many
 
@@ -231,7 +231,7 @@ class PickerConfig(_Part):
 
     def text(self) -> str:
         """The file."""
-        return yaml.safe_dump(self.body(), sort_keys=False, width=140)
+        return yaml_text(self.body())
 
 
 def load(content: Mapping[str, Any], version: str) -> PickerConfig:
