@@ -11,6 +11,7 @@ from commands.rules import families
 from commands.schema import schema_text
 from dpd.environment.descriptions import json_schema
 from dpd.planning.traffic import Traffic
+from dpd.promotion.settings import ReleaseSettings
 
 FOLDER: Final = Path(__file__).parent.parent / "docs"
 _MADE: Final = "<!-- Made by `make docs`; do not edit. -->"
@@ -27,12 +28,36 @@ def generated() -> dict[str, str]:
         "checks.md": "\n".join(_checks()) + "\n",
         "traffic.schema.json": json.dumps(traffic_schema(), indent=2, ensure_ascii=False) + "\n",
         "traffic.md": "\n".join(_traffic()) + "\n",
+        "pipeline.schema.json": json.dumps(release_schema(), indent=2, ensure_ascii=False) + "\n",
+        "pipeline.md": "\n".join(_release()) + "\n",
     }
 
 
 def traffic_schema() -> dict[str, Any]:
     """The JSON Schema of a traffic file."""
     return json_schema(Traffic, "Traffic file of HyperPod DPD", (Path(str(inspect.getsourcefile(Traffic))),))
+
+
+def release_schema() -> dict[str, Any]:
+    """The JSON Schema of a release file."""
+    return json_schema(ReleaseSettings, "Release file of HyperPod DPD", (Path(str(inspect.getsourcefile(ReleaseSettings))),))
+
+
+def _release() -> Iterator[str]:
+    yield from (
+        "# The release file",
+        "",
+        _MADE,
+        "",
+        "`pipeline.yaml` at the top of the project says through which environments a release goes, and who carries it; what then happens is in",
+        "[promotion.md](promotion.md). [pipeline.yaml](pipeline.yaml) here is an example. Only `pipeline.py` reads it:",
+        "`cdk synth --app '.venv/bin/python pipeline.py'`. Editors complete and validate a file that begins with this line:",
+        "",
+        "```yaml",
+        "# yaml-language-server: $schema=docs/pipeline.schema.json",
+        "```",
+    )
+    yield from _reference(release_schema(), ReleaseSettings.__name__)
 
 
 def _traffic() -> Iterator[str]:

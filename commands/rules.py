@@ -3,6 +3,7 @@
 from dpd.checks.registry import Check, checks
 from dpd.environment.faults import FAULTS, Fault
 from dpd.promotion.faults import FAULTS as PROMOTION
+from dpd.promotion.settings import FAULTS as RELEASE
 
 Rule = Fault | Check
 """Both have an id, a title, a level, a reason, a link and reports."""
@@ -14,7 +15,7 @@ def families() -> dict[str, tuple[Rule, ...]]:
     for check in checks():
         title = check.family.replace("_", " ").capitalize()
         found[title] = (*found.get(title, ()), check)
-    return found | {"Promotion": PROMOTION}
+    return found | {"Promotion": PROMOTION, "Release": RELEASE}
 
 
 def rules() -> dict[str, Rule]:

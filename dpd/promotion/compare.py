@@ -14,6 +14,8 @@ from dpd.review.leaves import Leaf, leaves
 
 _DIGEST: Final = re.compile(r"@(sha256:[0-9a-f]{64})$")
 _IMAGE: Final = re.compile(r"(?:^|\.)image$")
+_REGISTRY: Final = re.compile(r"^[^/]*\.dkr\.ecr\.[^/]*/")
+"""A private registry of ECR: AWS keeps the same agents in an account of its own in each Region."""
 _OURS: Final = "_"
 """Folders that begin with it hold what is not an endpoint's."""
 
@@ -164,7 +166,7 @@ def _images(key: _Key, old: dict[str, Any], new: dict[str, Any], *, pinned: bool
                 where, "no digest pins the image, so nobody can tell that it is the one that passed",
                 "write image.digest in both files: docker buildx imagetools inspect <image> prints it", value=will or "(none)",
             )  # fmt: skip
-        elif digests[0] != digests[1] or (not digests[0] and was != will):
+        elif digests[0] != digests[1] or (not digests[0] and _REGISTRY.sub("", was) != _REGISTRY.sub("", will)):
             yield OTHER_IMAGE.finding(
                 where,
                 "is not the image that passed",

@@ -20,6 +20,14 @@ Repository = Annotated[
 ]
 NumericId = Annotated[Text, Field(pattern=r"^[0-9]{1,20}$", examples=["583231"])]
 
+SinkArn = Annotated[
+    Arn,
+    Field(
+        pattern=r"^arn:aws[a-z-]*:oam:[a-z0-9-]+:[0-9]{12}:sink/[a-f0-9-]+$",
+        examples=["arn:aws:oam:us-east-2:444455556666:sink/1a2b3c4d-1111-2222-3333-444455556666"],
+    ),
+]
+
 
 class ReleaseStage(Part):
     """One environment on the way of a release."""
@@ -62,7 +70,7 @@ class CodePipelineRelease(Part):
     """Region of the pipeline."""
     source: Connection
     """Where the source comes from."""
-    monitoring_sink_arn: Annotated[Arn, Field(pattern=r"^arn:aws[a-z-]*:oam:[a-z0-9-]+:[0-9]{12}:sink/[a-f0-9-]+$")] | None = None
+    monitoring_sink_arn: SinkArn | None = None
     """CloudWatch's cross-account sink in the pipeline's account. With it a stage rolls back when its alarm is raised in the soak."""
     notify: Annotated[Many[EmailAddress], Field(max_length=10)] = ()
     """E-mail addresses that hear of approvals to give and of raised alarms. Each confirms its subscription once."""
