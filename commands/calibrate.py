@@ -92,16 +92,21 @@ def _fitted(
         transfers = [one for _, one in measured if isinstance(one, Transfer) and one.endpoint.rpartition("/")[2] in ("", endpoint)]
         if not runs and not transfers:
             raise click.ClickException(f"The reports say nothing of {endpoint}'s hand-overs (check kv.throughput).")
-        found = fit(candidate, case, runs, transfers, start=load(path_of(environment.name)))
+        known = load(path_of(environment.name))
+        found = fit(candidate, case, runs, transfers, start=known)
     except (CaseError, FitError, NoEstimateError, CalibrationError) as error:
         raise click.ClickException(f"{str(error)[:1].upper()}{str(error)[1:]}.") from None
     days = sorted(one.day for _, one in measured if one.day)
     tools = {path.name: one.tool if isinstance(one, Result) else "health gate" for path, one in measured}
+    sources = [f"{path} ({tool})" for path, tool in tools.items()]
+    if not runs and known.source:  # a report of the gate leaves the speeds, and where they come from
+        sources = list(dict.fromkeys([*known.source.split(", "), *sources]))
     return found.calibration.model_copy(
         update={
             "environment": environment.name,
+            "endpoint": endpoint,
             "date": days[-1] if days else today.isoformat(),
-            "source": ", ".join(f"{path} ({tool})" for path, tool in tools.items()),
+            "source": ", ".join(sources),
             "requests": sum(run.requests for run in runs) or found.calibration.requests,
         }
     ), found.notes
@@ -109,11 +114,16 @@ def _fitted(
 
 def _question(environment: "Environment", name: str | None, runs: "Sequence[Result]") -> "tuple[Candidate, Case, str]":
     """The layout of the file, and its machines under a traffic of the measured lengths."""
-    from dpd.planning.case import case_of, endpoint_of, of_file  # noqa: PLC0415
+    from dpd.planning.case import CaseError, case_of, endpoint_of, of_file  # noqa: PLC0415
     from dpd.planning.traffic import Traffic  # noqa: PLC0415
 
     _, endpoint = endpoint_of(environment, name)
     longest = max(((round(run.input_tokens), round(run.output_tokens)) for run in runs), default=(1024, 128))
+    most = endpoint.model.max_model_len
+    if runs and (long := max(run.input_tokens + run.output_tokens for run in runs)) > most:
+        raise CaseError(
+            "model.max_model_len", f"a run has {long:,.0f} tokens a request, {endpoint.name} takes {most:,}: the results are not of it", ""
+        )
     content = {
         "version": 1,
         "arrival": {"rate_per_second": 1.0},

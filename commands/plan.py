@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,13 +41,14 @@ class _Wrong(Exception):  # noqa: N818 - it carries what is said, it is not an e
 Examples:
   dpd plan environments/prod.yaml --traffic docs/traffic.yaml
   dpd plan environments/prod.yaml --endpoint llama-70b --traffic traffic.yaml --html plan.html
+  dpd plan environments/prod.yaml --traffic trace.jsonl
   dpd plan environments/prod.yaml --traffic traffic.yaml --price ml.p5.48xlarge=63.30 --apply
 
 The traffic file is explained in docs/planning.md. Exit code 1 says that no layout holds the objectives, or that the
 question has no answer.""",
 )
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--traffic", "traffic_file", required=True, type=click.Path(path_type=Path), help="The traffic: a YAML file.")
+@click.option("--traffic", "traffic_file", required=True, type=click.Path(path_type=Path), help="A YAML file, or a trace (.jsonl).")
 @click.option("--endpoint", help="The endpoint, when the file has several.")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True, help="What to print.")
 @click.option("--seed", type=click.IntRange(0, 2**31), default=0, show_default=True, help="Seed of the drawn requests.")
@@ -55,8 +57,8 @@ question has no answer.""",
 @click.option("--price", "prices", multiple=True, metavar="NAME=USD", help="A price by the hour, such as ml.p5.48xlarge=63.30.")
 @click.option("--refresh-prices", is_flag=True, help="Ask AWS for the prices of HyperPod nodes, and keep them in prices/<region>.yaml.")
 @click.option("--profile", help="AWS profile for --refresh-prices.")
-@click.option("--html", "html_file", type=click.Path(path_type=Path), help="Write a report with pictures (needs the extra pages).")
-@click.option("--png", "png_folder", type=click.Path(path_type=Path), help="Write the pictures into a folder (needs the extra pages).")
+@click.option("--html", "html_file", type=click.Path(path_type=Path, dir_okay=False), help="Write a report (needs the extra pages).")
+@click.option("--png", "png_folder", type=click.Path(path_type=Path, file_okay=False), help="Write its pictures (needs the extra pages).")
 @click.option("--apply", "apply_", is_flag=True, help="Change the environment file to what the plan advises; comments stay.")
 @with_today
 def command(
@@ -71,16 +73,30 @@ def command(
     """
     from commands import report  # noqa: PLC0415
 
+    if (html_file or png_folder) and find_spec("matplotlib") is None:
+        raise click.ClickException("matplotlib is not installed. Install it with: pip install 'hyperpod-dpd[pages]'")
+    for place in (html_file and html_file.parent, png_folder, file.parent if apply_ else None):
+        _may_write(place)
     try:
         loaded, environment = _environment(file)
         if refresh_prices:
             _refresh(environment, profile=profile, today=today)
         book = _book(environment, prices, today=today)
-        plan = _plan(environment, traffic_file, endpoint, seed, book, _calibration(environment, calibration_file), simulate=not closed_form)
+        calibration = _calibration(environment, calibration_file)
+        plan = _plan(loaded, environment, traffic_file, endpoint, seed, book, calibration, simulate=not closed_form)
     except _Wrong as wrong:
         report.write(wrong.findings, files=1, stream=sys.stderr)
         return 1
     return _say(plan, loaded, environment, book, form=form, html_file=html_file, png_folder=png_folder, apply_=apply_, today=today)
+
+
+def _may_write(folder: Path | None) -> None:
+    """Refuse, before anything is computed, a folder in which nothing can be written."""
+    if folder is None:
+        return
+    there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK):
+        raise click.ClickException(f"Nothing can be written below {there}: it is {'read-only' if there.is_dir() else 'no folder'}.")
 
 
 def _environment(file: Path) -> "tuple[Loaded, Environment]":
@@ -128,10 +144,11 @@ def _calibration(environment: "Environment", file: Path | None) -> "Calibration"
 
 
 def _plan(
-    environment: "Environment", traffic_file: Path, name: str | None, seed: int, book: "PriceBook", calibration: "Calibration", *,
-    simulate: bool,
+    loaded: "Loaded", environment: "Environment", traffic_file: Path, name: str | None, seed: int, book: "PriceBook",
+    calibration: "Calibration", *, simulate: bool,
 ) -> "Plan":  # fmt: skip
     """Raises ``_Wrong`` with everything that is wrong."""
+    from dpd.catalog import gpus  # noqa: PLC0415
     from dpd.environment.faults import BROKEN_TRACE, UNANSWERABLE  # noqa: PLC0415
     from dpd.planning.case import CaseError, case_of, endpoint_of  # noqa: PLC0415
     from dpd.planning.plan import impossible, make  # noqa: PLC0415
@@ -146,24 +163,25 @@ def _plan(
         index, endpoint = endpoint_of(environment, name)
         case, source = case_of(environment, endpoint, traffic, seed=seed, folder=traffic_file.parent)
     except CaseError as error:
-        raise _Wrong(UNANSWERABLE.finding(error.path, str(error), error.fix).at(place, 0)) from None
+        raise _Wrong(loaded.placed(UNANSWERABLE.finding(error.path, str(error), error.fix))) from None
     except TraceError as error:
-        fix = "correct the trace, or leave the lines out on purpose"
         first = error.lines[0] if error.lines else 0
         path = f"{traffic_file.parent / traffic.trace.file}" if traffic.trace else place
-        raise _Wrong(BROKEN_TRACE.finding("trace.file", str(error), fix).at(path, first)) from None
+        raise _Wrong(BROKEN_TRACE.finding("trace.file", str(error), error.fix).at(path, first)) from None
     if why := impossible(case, calibration):
         fix = "loosen the objective, shorten the prompts, or use faster GPUs; more of the same do not help"
         raise _Wrong(UNANSWERABLE.finding("objectives", why, fix).at(place, 0))
     ask, notes = _engine(case, calibration, simulate=simulate)
+    if elsewhere := calibration.strange(environment.name, endpoint.name):
+        notes = (elsewhere, *notes)
     with _progress() as progress:
         try:
             return make(
                 environment, index, case, source=source, ask=ask, calibration=calibration, prices=book, progress=progress, notes=notes
             )
         except ValueError as error:
-            fix = "see the instance types and tensor parallel sizes with known speeds in docs/planning.md"
-            raise _Wrong(UNANSWERABLE.finding("cluster.groups", str(error), fix).at(place, 0)) from None
+            fix = f"take nodes with more or larger GPUs, or a smaller model; speeds are known of {', '.join(gpus.names())}"
+            raise _Wrong(loaded.placed(UNANSWERABLE.finding("cluster.groups", str(error), fix))) from None
 
 
 def _engine(case: "Case", calibration: "Calibration", *, simulate: bool) -> "tuple[Ask | None, tuple[str, ...]]":
@@ -238,11 +256,8 @@ def _pages(
 ) -> dict[Path, str | bytes]:
     """What is to be written. Everything is drawn before anything is written."""
     from commands import plan_words as words  # noqa: PLC0415
+    from pages.build import page_of  # noqa: PLC0415
 
-    try:
-        from pages.build import page_of  # noqa: PLC0415
-    except ImportError as error:
-        raise click.ClickException(f"{error.name} is not installed. Install it with: pip install 'hyperpod-dpd[pages]'") from None
     needs = words.needs(plan) if plan.sizing else ()
     page = page_of(
         plan, facts=words.facts(plan), needs=needs, costs=words.costs(plan, items), trust=words.trust(plan), diff=diff, today=today

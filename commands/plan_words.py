@@ -11,11 +11,13 @@ from dpd.environment.yaml_edit import edited
 from dpd.planning.candidate import Band, Outcome
 from dpd.planning.plan import LayoutCost, Plan
 from dpd.planning.sweep import holds
-from dpd.planning.verdict import Decision, best_default
+from dpd.planning.verdict import FACTORS, Decision, best_default
 from dpd.sizing.cost import CostItem
 
 JSON_VERSION: Final = 1
 HOLDS: Final = "holds"
+OPEN: Final = "depends on calibration"
+"""What is said of an advice that a measurement within the ranges may turn."""
 _STYLE: Final = {
     Decision.DISAGGREGATE: "bold green", Decision.DO_NOT: "bold yellow", Decision.TUNE_CHUNK: "bold cyan", Decision.NONE: "bold red",
 }  # fmt: skip
@@ -68,16 +70,16 @@ def row(plan: Plan, outcome: Outcome) -> tuple[str, ...]:
 
 def state(plan: Plan, outcome: Outcome) -> str:
     """Whether a layout holds the objectives, and how surely."""
-    goal, seen = plan.case.goal, plan.banded(outcome)
     if not holds(outcome, plan.case):
         return "saturated" if outcome.saturated else "misses"
-    return HOLDS if seen.ttft_tail.high <= goal.ttft_ms and seen.itl_tail.high <= goal.itl_ms else "holds at best"
+    return HOLDS if plan.surely(outcome) else "holds at best"
 
 
 def head(plan: Plan) -> Iterator[Line]:
     """The advice with its reason, what was asked, and the layouts that matter."""
     case, verdict = plan.case, plan.verdict
-    yield (f"{plan.endpoint} of {plan.environment}: ", "bold"), (str(verdict.decision), _STYLE[verdict.decision])
+    open_ = ("" if plan.settled else f" ({OPEN})", "bold")
+    yield (f"{plan.endpoint} of {plan.environment}: ", "bold"), (str(verdict.decision), _STYLE[verdict.decision]), open_
     yield ("  ", ""), (f"{verdict.chosen.candidate.name}, on {case.gpus} x {case.instance.gpu} ({case.instance.type})", "")
     yield ("  ", ""), (verdict.reason, "")
     for name, said in facts(plan):
@@ -140,8 +142,10 @@ def facts(plan: Plan) -> Iterator[tuple[str, str]]:
     )
     yield "engine", f"{plan.engine}; {plan.calibration.words}"
     verdict = plan.verdict
-    if verdict.headroom >= 0:
-        yield "headroom", f"{number(100 * verdict.headroom)} % more requests before a queue grows for ever"
+    if verdict.holds_to is not None:
+        most, more = case.rate_per_second * verdict.holds_to, "at least " if verdict.holds_to == FACTORS[-1] else ""
+        until = f"the objectives hold up to {more}{verdict.holds_to:g} times this traffic ({number(most)}/s)"
+        yield "headroom", f"{until}, a queue grows for ever from {number(1 + verdict.headroom)} times on; both by the estimate"
     if verdict.runner_up is not None:
         yield "runner-up", verdict.runner_up.candidate.name
 
@@ -209,10 +213,22 @@ def _patch(plan: Plan, diff: str) -> Iterator[Line]:
 def trust(plan: Plan) -> Iterator[str]:
     """What a reader must know before relying on the numbers."""
     if not plan.certain and plan.verdict.decision is not Decision.NONE:
-        yield "the chosen layout holds its objectives at the good end of the ranges, not at the bad end: measure before you promise"
+        yield (
+            "the chosen layout holds its objectives at the good end of the ranges, not at the bad end, or not with "
+            f"{number(100 / plan.calibration.bands.capacity.low - 100)} % more requests, which is what a slower engine means: "
+            "measure before you promise"
+        )
         other = plan.verdict.runner_up
         if other is not None and state(plan, other) == HOLDS:
             yield f"{other.candidate.name} holds them at the bad end too"
+    for outcome in filter(plan.perhaps, plan.rejected):
+        yield f"{outcome.candidate.name} would hold them at the good end of the ranges, and be the advice then"
+    if plan.second is not None and plan.second is not plan.verdict.decision:
+        yield f"the two engines disagree: of the same layouts the closed form says: {plan.second}. A limit is near"
+    elif plan.second is not None:
+        yield "the closed form gives the same advice"
+    elif not plan.settled and plan.engine != "simulation":
+        yield "so near to an objective a simulation may give another advice than the closed form"
     if not plan.calibration.measured:
         yield "ranges are those of published measurements against these estimates; dpd calibrate narrows them with your own"
     yield "comparisons between layouts are worth more than single numbers: both sides share their errors"
@@ -250,7 +266,8 @@ def as_dict(plan: Plan, *, items: Sequence[CostItem], diff: str) -> dict[str, An
         "verdict": {
             "decision": str(verdict.decision), "layout": verdict.chosen.candidate.name, "reason": verdict.reason,
             "runner_up": verdict.runner_up.candidate.name if verdict.runner_up else None, "headroom": _plain(verdict.headroom),
-            "certain": plan.certain, "would_change": list(verdict.flips),
+            "holds_to": verdict.holds_to, "certain": plan.certain, "depends_on_calibration": not plan.settled,
+            "second_opinion": str(plan.second) if plan.second else None, "would_change": list(verdict.flips),
         },
         "layouts": [_outcome(plan, outcome) for outcome in (*plan.sweep.colocated, *plan.sweep.disaggregated)],
         "left_out": [{"layout": one.what, "why": one.why} for one in plan.sweep.left_out],

@@ -1,6 +1,5 @@
 """From a plan to its page."""
 
-import math
 from collections.abc import Iterable
 from datetime import date
 from typing import Final
@@ -41,7 +40,7 @@ def page_of(plan: Plan, *, facts: Pairs, needs: Pairs, costs: Pairs, trust: Iter
         title=f"Plan for {plan.endpoint} in {plan.environment}",
         lead=lead,
         tone=_TONES[verdict.decision],
-        headline=str(verdict.decision).capitalize(),
+        headline=str(verdict.decision).capitalize() + ("" if plan.settled else " (depends on calibration)"),
         layout=verdict.chosen.candidate.name,
         reason=reason,
         numbers=tuple(_numbers(plan)),
@@ -78,8 +77,9 @@ def _numbers(plan: Plan) -> Iterable[Number]:
     )
     low, high = seen.goodput_per_second.low, min(seen.goodput_per_second.high, plan.case.rate_per_second)
     yield Number("Within both objectives", f"{low:.2g} to {high:.2g} /s", f"of {plan.case.rate_per_second:.2g} requests a second")
-    if math.isfinite(plan.verdict.headroom):
-        yield Number("Headroom", f"{max(plan.verdict.headroom, -1.0):.0%}", "more requests before a queue grows")
+    if plan.verdict.holds_to is not None:
+        most = f"a queue grows from {1 + plan.verdict.headroom:.2g} times on, both by the estimate"
+        yield Number("Objectives hold up to", f"{plan.verdict.holds_to:g} times this traffic", most)
     if plan.sizing is not None and chosen.candidate.prefillers:
         crossing = plan.sizing.handover
         yield Number(

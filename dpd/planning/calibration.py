@@ -5,15 +5,17 @@ from pathlib import Path
 from typing import Annotated, Final, Self
 
 import yaml
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
+from dpd.environment.load import typed
 from dpd.environment.types import Part
-from dpd.environment.yaml_file import YamlError, dotted, read
+from dpd.environment.yaml_file import YamlError, read
 from dpd.finding import safe
 from dpd.planning.bands import UNCALIBRATED, Bands
 from dpd.planning.candidate import Band
 
-Factor = Annotated[float, Field(gt=0, le=100)]
+Factor = Annotated[float, Field(ge=0.05, le=20)]
+Bound = Annotated[float, Field(ge=0, le=60_000)]
 FOLDER: Final = "calibration"
 _HEAD: Final = "# Written by `dpd calibrate`. Factors are measured over predicted; delete the file to plan without it.\n"
 
@@ -21,9 +23,9 @@ _HEAD: Final = "# Written by `dpd calibrate`. Factors are measured over predicte
 class Range(Part):
     """A range of a factor, or of milliseconds."""
 
-    low: Annotated[float, Field(ge=0)]
+    low: Bound
     """Its lower end."""
-    high: Annotated[float, Field(ge=0)]
+    high: Bound
     """Its upper end."""
 
     @model_validator(mode="after")
@@ -43,6 +45,8 @@ class Calibration(Part):
 
     environment: str = ""
     """Name of the environment; empty when nothing was measured."""
+    endpoint: str = ""
+    """Name of the endpoint that was measured."""
     date: str = ""
     """Day of the measurement."""
     source: str = ""
@@ -53,7 +57,7 @@ class Calibration(Part):
     """Speed of prefill as a multiple of the predicted speed."""
     decode_speed: Factor = 1.0
     """Speed of decode steps as a multiple of the predicted speed."""
-    handover_overhead_ms: Annotated[float, Field(ge=0, le=60_000)] = 0.0
+    handover_overhead_ms: Bound = 0.0
     """What a hand-over takes beside the wire."""
     link_efficiency: Annotated[float, Field(gt=0, le=1)] | None = None
     """Share of the EFA devices' line rate that a hand-over reaches. Default: the catalog's."""
@@ -71,12 +75,15 @@ class Calibration(Part):
 
     @property
     def bands(self) -> Bands:
-        """The bands: of the measurement where it has one, else those of the published cases."""
+        """The bands: of the measurement where it has one, else those of the published cases. Capacity narrows with the speed of steps."""
         wide = UNCALIBRATED
+        capacity = wide.capacity
+        if self.itl:
+            capacity = Band(max(capacity.low, min(1.0, 1 / max(self.itl.high, 1.0))), capacity.high)
         return Bands(
             ttft=self.ttft.band if self.ttft else wide.ttft,
             itl=self.itl.band if self.itl else wide.itl,
-            capacity=wide.capacity,
+            capacity=capacity,
             handover_ms=self.handover_ms.band if self.handover_ms else wide.handover_ms,
         )
 
@@ -85,7 +92,12 @@ class Calibration(Part):
         """Where the factors come from, in one line."""
         if not self.measured:
             return "not calibrated: bands from published cases"
-        return f"calibrated on {self.date} from {self.source} ({self.requests:,} requests)"
+        return f"calibrated on {self.date} from {self.source or 'an unnamed source'} ({self.requests:,} requests)"
+
+    def strange(self, environment: str, endpoint: str) -> str:
+        """What is said of a calibration that was measured elsewhere; empty when it was not."""
+        there = [name for name, here in ((self.endpoint, endpoint), (self.environment, environment)) if name and name != here]
+        return f"the calibration was measured on {' of '.join(there)}: other models and nodes have other factors" if there else ""
 
 
 NONE: Final = Calibration()
@@ -105,17 +117,18 @@ def load(path: Path) -> Calibration:
     """Read a calibration; neutral when there is no file. Raises ``CalibrationError`` with file, place and mistake."""
     if not path.exists():
         return NONE
+    name = safe(str(path))
     try:
-        content = read(path).content
-        calibration = Calibration.model_validate(content)
-        date.fromisoformat(calibration.date)
+        calibration, findings = typed(read(path), Calibration, file=name, folder=path.parent)
     except YamlError as error:
-        raise CalibrationError(f"{safe(str(path))}:{error.line} {error.message}") from None
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        raise CalibrationError(f"{safe(str(path))} {dotted(first['loc'])}: {first['msg']}") from None
+        raise CalibrationError(f"{name}{f':{error.line}' if error.line else ''} {error.message}") from None
+    if calibration is None:
+        first = findings[0]
+        raise CalibrationError(f"{name}{f':{first.line}' if first.line else ''} {first.path}: {first.message}; {first.fix}")
+    try:
+        date.fromisoformat(calibration.date)
     except ValueError:
-        raise CalibrationError(f"{safe(str(path))} date: must be a day such as 2026-11-29") from None
+        raise CalibrationError(f"{name} date: must be a day such as 2026-11-29") from None
     return calibration
 
 

@@ -156,7 +156,7 @@ class Outcome:
     """What an engine says of a candidate, before any band. ``itl_ms`` is over single gaps between tokens of all requests.
 
     ``saturated`` says that the queue grows for as long as the traffic lasts. ``link_utilisation`` is the busy share of the
-    busiest prefiller's KV link, 0 without hand-overs. ``engine`` is ``closed form`` or ``simulation``.
+    busiest end of the KV links, 0 without hand-overs. ``engine`` is ``closed form`` or ``simulation``.
     """
 
     candidate: Candidate

@@ -7,6 +7,7 @@ from pathlib import Path
 from dpd.catalog.serving import batch_defaults
 from dpd.environment.endpoint import Endpoint
 from dpd.environment.environment import Environment
+from dpd.environment.yaml_file import dotted
 from dpd.planning.candidate import DEFAULT_CHUNK_TOKENS, Candidate, Case, Goal
 from dpd.planning.requests import draw
 from dpd.planning.traffic import Traffic
@@ -15,7 +16,7 @@ from dpd.sizing.pod import efa_share
 
 
 class CaseError(ValueError):
-    """A question that has no answer. ``path`` is the field to change, in the environment or the traffic; ``fix`` how."""
+    """A question that has no answer. ``path`` is the field of the environment file to change; ``fix`` how."""
 
     def __init__(self, path: str, message: str, fix: str) -> None:
         super().__init__(message)
@@ -36,11 +37,18 @@ def endpoint_of(environment: Environment, name: str | None) -> tuple[int, Endpoi
 def sides(environment: Environment, endpoint: Endpoint) -> tuple[RoleOnGpus, RoleOnGpus]:
     """Prefill and decode on their groups. Raises ``CaseError`` when a group or its type is unknown, or the types differ."""
     found = {it.placed.name: it for it in roles_on_gpus(environment) if it.placed.endpoint is endpoint}
+    here = dotted(("endpoints", environment.endpoints.index(endpoint)))
     for name, role in endpoint.roles:
         if name not in found:
-            raise CaseError(f"{name}.group", f"group {role.group} does not exist, or has no GPUs that are known", "see: dpd check")
+            raise CaseError(
+                f"{here}.{name}.group", f"group {role.group} does not exist, or has no GPUs that are known", "name a group with GPUs"
+            )
         if role.expert_parallel is not None:
-            raise CaseError(f"{name}.expert_parallel", "groups of expert parallel ranks are not planned", "plan without, and measure with")
+            raise CaseError(
+                f"{here}.{name}.expert_parallel",
+                "experts that are spread over nodes are not planned: nobody published what their exchange between nodes takes",
+                "plan an endpoint without expert_parallel, or measure this one with the health gate and a load generator",
+            )
     prefill, decode = found["prefill"], found["decode"]
     if prefill.instance.type != decode.instance.type:
         raise CaseError(
@@ -63,7 +71,7 @@ def case_of(environment: Environment, endpoint: Endpoint, traffic: Traffic, *, s
     if longest > endpoint.model.max_model_len:
         beyond = sum(request.input_tokens + request.output_tokens > endpoint.model.max_model_len for request in drawn.requests)
         raise CaseError(
-            "model.max_model_len",
+            f"{dotted(('endpoints', environment.endpoints.index(endpoint)))}.model.max_model_len",
             f"{beyond:,} of {len(drawn.requests):,} requests are longer than {endpoint.model.max_model_len:,} tokens; the longest has "
             f"{longest:,}",
             f"raise max_model_len to {longest:,} or more, or set a max in the traffic",

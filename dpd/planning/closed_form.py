@@ -1,8 +1,9 @@
 """What a layout does under a traffic, without a simulator: queues over the requests that were drawn, means for everything else.
 
 Prompts wait in a queue for each worker (Lindley's recursion over the drawn arrivals). How many sequences a worker writes at once
-follows from Little's law; a gap between two tokens is a decode step, or a step that reads a stretch of prompt besides. KV crosses one link
-for each prefiller, in order. It is optimistic where an engine is: nothing is preempted, and no step is late.
+follows from Little's law; a gap between two tokens is a decode step, or a step that reads a stretch of prompt besides. A hand-over takes
+the whole link of its prefiller and of its decoder, so as many are on their way at once as the smaller side has workers. It is
+optimistic where an engine is: nothing is preempted, and no step is late.
 """
 
 import heapq
@@ -192,7 +193,7 @@ def estimate(candidate: Candidate, case: Case, calibration: Calibration = NONE) 
     e2es = [1e3 * (at - arrival) for at, arrival in zip(ends, arrivals, strict=True)]
     per_request = 1e3 * pace.itl_seconds
     good = sum(each <= case.goal.ttft_ms for each in ttfts) / len(requests) if per_request <= case.goal.itl_ms else 0.0
-    used = link.utilisation(moved / candidate.prefillers) if moved else 0.0
+    used = link.utilisation(moved / _links(candidate)) if moved else 0.0
     capacity = min(_capacity(candidate, case, writer, reader, side), case.rate_per_second / used if used else math.inf)
     served = min(case.rate_per_second, capacity)
     return Outcome(
@@ -230,6 +231,11 @@ def _load(candidate: Candidate, case: Case, writer: Worker, side: _Side) -> _Loa
     )
 
 
+def _links(candidate: Candidate) -> int:
+    """Hand-overs that can be on their way at once."""
+    return min(candidate.prefillers, candidate.decoders)
+
+
 def _read(
     candidate: Candidate, case: Case, reader: Worker, link: Link, side: _Side, arrivals: list[float]
 ) -> tuple[dict[int, float], float, float]:
@@ -241,7 +247,7 @@ def _read(
     ends = _queue(candidate.prefillers, zip((arrivals[index] for index in chosen), lengths, strict=True))
     sizes = [kv_bytes_moved(case.model, case.requests[index].input_tokens, candidate.tensor_parallel, case.kv_dtype) for index in chosen]
     in_order = sorted(range(len(chosen)), key=lambda at: (ends[at], at))
-    there = _queue(candidate.prefillers, ((ends[at], link.wire_seconds(sizes[at])) for at in in_order))
+    there = _queue(_links(candidate), ((ends[at], link.wire_seconds(sizes[at])) for at in in_order))
     ready = {chosen[at]: end + link.overhead_seconds for at, end in zip(in_order, there, strict=True)}
     rate = case.rate_per_second * len(chosen) / len(case.requests)
     return ready, rate * _mean(lengths) / candidate.prefillers, rate * _mean(sizes)

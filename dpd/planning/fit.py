@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final
 
+from pydantic import ValidationError
+
 from dpd.planning.calibration import NONE, Calibration, Range
 from dpd.planning.candidate import Candidate, Case, Request
 from dpd.planning.closed_form import estimate
@@ -77,7 +79,10 @@ def fit(candidate: Candidate, case: Case, results: Sequence[Result], transfers: 
                     f"{what} would be {speed:.2g} times as fast as predicted for {candidate.name} of {case.model.name} on "
                     f"{case.instance.type}: the results are not of this endpoint, or its layout was another one"
                 )
-        found = found.model_copy(update=_bands(candidate, runs, found))
+        try:
+            found = Calibration.model_validate(found.model_dump() | _bands(candidate, runs, found))
+        except ValidationError:
+            raise FitError("measurements and estimates are too far apart to be of the same endpoint") from None
         if any(estimate(candidate, run.case, found).saturated for run in runs):
             notes.append("A run is at or over the capacity that is estimated: its TTFT is mostly waiting. Measure at a lower rate as well.")
     return Fit(found, tuple(notes))

@@ -47,6 +47,7 @@ def patch_of(environment: Environment, index: int, case: Case, outcome: Outcome,
     endpoint, candidate = environment.endpoints[index], outcome.candidate
     here = ("endpoints", index)
     wanted: list[tuple[Change, Any]] = []
+    by_hand: tuple[str, ...] = ()
     for name, role, replicas, ranks in (
         ("prefill", endpoint.prefill, candidate.prefillers, candidate.prefill_tensor_parallel),
         ("decode", endpoint.decode, candidate.decoders, candidate.tensor_parallel),
@@ -56,7 +57,10 @@ def patch_of(environment: Environment, index: int, case: Case, outcome: Outcome,
         if role.autoscaling is not None:
             low, high = role.autoscaling.min_replicas, role.autoscaling.max_replicas
             wanted.append((((*here, name, "autoscaling", "min_replicas"), min(low, replicas)), low))
-            wanted.append((((*here, name, "autoscaling", "max_replicas"), max(high, replicas)), high))
+            most = replicas if _full(environment, index, role.group) else max(high, replicas)
+            wanted.append((((*here, name, "autoscaling", "max_replicas"), most), high))
+            if most < high:
+                by_hand += (f"the {name} replicas fill the nodes: to let them scale, give {role.group} a max_count",)
     wanted.append((((*here, "routing", "threshold_tokens"), candidate.threshold_tokens), endpoint.routing.threshold_tokens))
     if endpoint.kv.buffer_gib is not None:
         wanted.append((((*here, "kv", "buffer_gib"), max(buffer_gib, endpoint.kv.buffer_gib)), endpoint.kv.buffer_gib))
@@ -64,7 +68,8 @@ def patch_of(environment: Environment, index: int, case: Case, outcome: Outcome,
     allowed = endpoint.decode.max_concurrent_sequences or operator().default_max_sequences["decode"]
     if most > allowed:
         wanted.append((((*here, "decode", "max_concurrent_sequences"), most), endpoint.decode.max_concurrent_sequences))
-    groups, by_hand = _groups(environment, index, case, candidate)
+    groups, left = _groups(environment, index, case, candidate)
+    by_hand = (*left, *by_hand)
     edits = tuple(Edit(change, before) for change, before in (*wanted, *groups) if change[1] != before)
     if edits and endpoint.prefill.efa_devices is not None and candidate.prefill_tensor_parallel != endpoint.prefill.tensor_parallel:
         by_hand += ("efa_devices of the roles belong to the old tensor parallel size: remove them, or write them anew",)
@@ -78,8 +83,7 @@ def _groups(environment: Environment, index: int, case: Case, candidate: Candida
     count = {name: environment.cluster.groups[name].count for name in (first, second)}
     each = case.instance.gpus
     parts = {first: candidate.prefillers * candidate.prefill_tensor_parallel, second: candidate.decoders * candidate.tensor_parallel}
-    others = {role.group for at, other in enumerate(environment.endpoints) if at != index for _, role in other.roles}
-    if others & {first, second}:
+    if _others(environment, index) & {first, second}:
         return [], (f"{nodes_of(candidate, case)} nodes for this endpoint: other endpoints share its groups, so set the counts yourself",)
     if first == second:
         return [_count(first, nodes_of(candidate, case), count)], ()
@@ -88,6 +92,16 @@ def _groups(environment: Environment, index: int, case: Case, candidate: Candida
     shared = ((("endpoints", index, "prefill", "group"), second), first)
     by_hand = (f"both roles share the nodes of {second}; group {first} is left empty and may be removed",)
     return [shared, _count(second, nodes_of(candidate, case), count), _count(first, 0, count)], by_hand
+
+
+def _others(environment: Environment, index: int) -> set[str]:
+    """The groups of the other endpoints."""
+    return {role.group for at, other in enumerate(environment.endpoints) if at != index for _, role in other.roles}
+
+
+def _full(environment: Environment, index: int, group: str) -> bool:
+    """Whether the layout's replicas are all that a group will have room for: its count is set to their nodes, and it does not grow."""
+    return group not in _others(environment, index) and environment.cluster.groups[group].max_count is None
 
 
 def _count(name: str, nodes: int, count: dict[str, int]) -> tuple[Change, Any]:

@@ -1,7 +1,7 @@
 """Everything that a plan says: the verdict, what the chosen layout needs, what it costs, and how the file must change."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -15,7 +15,7 @@ from dpd.planning.case import at_rate, default_chunk, nodes_of, of_file
 from dpd.planning.closed_form import NoEstimateError, candidate_link, estimate, kv_room_tokens, worker
 from dpd.planning.patch import Patch, patch_of
 from dpd.planning.sweep import Ask, Sweep, closed_form, holds, sweep
-from dpd.planning.verdict import FACTORS, Decision, Verdict, decide, finalists
+from dpd.planning.verdict import FACTORS, Decision, Verdict, decide, decision_of, finalists
 from dpd.sizing.buffer import Buffer
 from dpd.sizing.cost import TokenCost, purchase_of, token_cost
 from dpd.sizing.memory import ACTIVATION_GIB, GIB, RUNTIME_GIB
@@ -125,22 +125,56 @@ class Plan:
     costs: tuple[LayoutCost, ...]
     curves: tuple[Curve, ...]
     patch: Patch | None
+    strained: frozenset[Candidate]
+    """Layouts that were tried with more requests, which is to a worker what the asked traffic is to a slower one, and that hold then."""
+    second: Decision | None
+    """What the closed form advises for the same finalists; ``None`` where it is the engine, or cannot say."""
     notes: tuple[str, ...]
 
     def banded(self, outcome: Outcome) -> Banded:
         """Latencies and goodput of an outcome as ranges."""
         return banded(outcome, self.calibration.bands, percentile=self.case.goal.percentile)
 
+    def surely(self, outcome: Outcome) -> bool:
+        """Whether a layout holds the objectives at the bad end of the bands too.
+
+        A band is a factor, and jumps where a queue or the cliff of inter-token latency is near: so the layout must also have been tried
+        with more requests, by the lower end of the capacity band, and must hold then.
+        """
+        found, goal = self.banded(outcome), self.case.goal
+        return (
+            holds(outcome, self.case)
+            and found.ttft_tail.high <= goal.ttft_ms
+            and found.itl_tail.high <= goal.itl_ms
+            and outcome.candidate in self.strained
+            and outcome.capacity_per_second * self.calibration.bands.capacity.low >= self.case.rate_per_second
+        )
+
+    def perhaps(self, outcome: Outcome) -> bool:
+        """Whether a layout holds the objectives at the good end of the bands."""
+        found, goal = self.banded(outcome), self.case.goal
+        return not outcome.saturated and found.ttft_tail.low <= goal.ttft_ms and found.itl_tail.low <= goal.itl_ms
+
     @property
     def certain(self) -> bool:
         """Whether the chosen layout holds its objectives at the bad end of the bands too."""
-        found, goal = self.banded(self.verdict.chosen), self.case.goal
-        return (
-            holds(self.verdict.chosen, self.case)
-            and found.ttft_tail.high <= goal.ttft_ms
-            and found.itl_tail.high <= goal.itl_ms
-            and self.verdict.headroom >= 1 / self.calibration.bands.capacity.low - 1
-        )
+        return self.surely(self.verdict.chosen)
+
+    @property
+    def rejected(self) -> tuple[Outcome, ...]:
+        """The layouts that would be advised instead, had they not missed the objectives."""
+        default, tuned, split = finalists(self.case, self.sweep)
+        before = {
+            Decision.DO_NOT: (), Decision.TUNE_CHUNK: (default,), Decision.DISAGGREGATE: (default, tuned),
+            Decision.NONE: (default, tuned, split),
+        }[self.verdict.decision]  # fmt: skip
+        return tuple(dict.fromkeys(one for one in before if one is not None))
+
+    @property
+    def settled(self) -> bool:
+        """Whether no measurement within the bands would turn the advice, and the closed form does not contradict it."""
+        kept = self.certain or self.verdict.decision is Decision.NONE
+        return kept and not any(map(self.perhaps, self.rejected)) and self.second in (None, self.verdict.decision)
 
 
 def impossible(case: Case, calibration: Calibration = NONE) -> str:
@@ -213,14 +247,33 @@ def make(
         costs=tuple(_cost(environment, endpoint, case, outcomes[candidate], prices or PriceBook()) for candidate in shown),
         curves=_curves(case, shown, elsewhere),
         patch=patch_of(environment, index, case, split, sized.buffer_floor_gib, sized.sequences) if split and sized else None,
+        strained=_strained(case, [*outcomes, current], (engine, closed_form(calibration)) if ask else (engine,), calibration),
+        second=_second(case, found, calibration) if ask else None,
         notes=notes,
     )
 
 
+def _strained(case: Case, candidates: list[Candidate], engines: Iterable[Ask], calibration: Calibration) -> frozenset[Candidate]:
+    """The candidates that hold, by every engine, as many more requests as the capacity band leaves open."""
+    strain = at_rate(case, 1 / calibration.bands.capacity.low)
+    answers = [engine(list(dict.fromkeys(candidates)), strain, lambda: None)[0] for engine in engines]
+    return frozenset.intersection(*(frozenset(one.candidate for one in found if holds(one, strain)) for found in answers))
+
+
+def _second(case: Case, found: Sweep, calibration: Calibration) -> Decision | None:
+    """The closed form's advice for the same finalists."""
+    try:
+        default, tuned, split = (one and estimate(one.candidate, case, calibration) for one in finalists(case, found))
+    except NoEstimateError:
+        return None
+    assert default is not None
+    assert tuned is not None
+    return decision_of(case, default, tuned, split)[0]
+
+
 def why_none(found: Sweep) -> str:
-    """Why a sweep is empty."""
-    reasons = dict.fromkeys(one.why for one in found.left_out)
-    return "; ".join(reasons) or "the GPUs do not divide into workers that split the model evenly"
+    """Why a sweep is empty: what is said of the largest worker holds for the smaller ones."""
+    return found.left_out[0].why if found.left_out else "the GPUs do not divide into workers that split the model evenly"
 
 
 def _with_capacity(found: Sweep, case: Case, calibration: Calibration) -> Sweep:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from dpd.planning.candidate import TRACE_BLOCK_TOKENS, Request
-from dpd.planning.traffic import Arrival, Lengths, PrefixReuse, Traffic
+from dpd.planning.traffic import FEWEST, Arrival, Lengths, PrefixReuse, Traffic
 
 _LISTED: Final = 10
 """Broken lines of a trace that are named; of more only the number is said."""
@@ -19,11 +19,11 @@ _LATEST_MS: Final = 1e12
 
 
 class TraceError(ValueError):
-    """A trace that cannot be read. ``lines`` are the broken lines, 1-based."""
+    """A trace that cannot be used. ``lines`` are the broken lines, 1-based; ``fix`` is what to do."""
 
-    def __init__(self, message: str, lines: tuple[int, ...] = ()) -> None:
+    def __init__(self, message: str, fix: str, lines: tuple[int, ...] = ()) -> None:
         super().__init__(message)
-        self.lines = lines
+        self.fix, self.lines = fix, lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +40,13 @@ def draw(traffic: Traffic, *, seed: int = 0, folder: Path = Path()) -> Drawn:
     if traffic.trace is not None:
         path = folder / traffic.trace.file
         requests = read_trace(path, most=traffic.requests, speed=traffic.trace.speed)
+        if len(requests) < FEWEST:
+            raise TraceError(f"{len(requests):,} requests say nothing of a percentile; at least {FEWEST} are needed", "record for longer")
         seconds = (requests[-1].arrival_ms - requests[0].arrival_ms) / 1e3
-        if len(requests) < 2 or seconds <= 0:  # noqa: PLR2004
-            raise TraceError("all requests of the trace arrive at the same time, so that it has no rate")
+        if seconds <= 0:
+            raise TraceError(
+                "all requests of the trace arrive at the same time, so that it has no rate", "record the moments too, in milliseconds"
+            )
         return Drawn(requests, (len(requests) - 1) / seconds, f"the first {len(requests):,} requests of {traffic.trace.file}")
     assert traffic.arrival is not None
     assert traffic.input_tokens is not None
@@ -112,17 +116,18 @@ def read_trace(path: Path, *, most: int, speed: float = 1.0) -> tuple[Request, .
                 else:
                     requests.append(request)
     except OSError as error:
-        raise TraceError(f"the trace cannot be read: {error.strerror or error}") from None
+        raise TraceError(f"the trace cannot be read: {error.strerror or error}", "name a file beside the traffic file") from None
     if broken:
         named = ", ".join(map(str, broken[:_LISTED])) + (", …" if len(broken) > _LISTED else "")
-        noun, of = ("line", "line") if len(broken) == 1 else ("lines", "lines")
+        noun = "line" if len(broken) == 1 else "lines"
         raise TraceError(
-            f"{len(broken):,} broken {noun} of {number:,}: {of} {named}. Each must be a JSON object with timestamp (ms), "
+            f"{len(broken):,} broken {noun} of {number:,}: {noun} {named}. Each must be a JSON object with timestamp (ms), "
             "input_length and output_length of at least 1, and hash_ids as a list of whole numbers, if at all",
+            "correct these lines, or take them out",
             tuple(broken),
         )
     if not requests:
-        raise TraceError("the trace is empty")
+        raise TraceError("the trace is empty", "name a trace with requests")
     return tuple(sorted(requests, key=lambda request: request.arrival_ms)[:most])
 
 

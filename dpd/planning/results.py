@@ -15,7 +15,8 @@ from typing import Any, Final
 from dpd.finding import safe
 
 _MOST_BYTES: Final = 512 << 20
-_MS: Final = 1e3
+_MOST: Final = 1e11
+"""No number of a run is as large: milliseconds of three years, the year 5138."""
 _FEWEST: Final = 10
 """Requests below which a percentile says nothing."""
 
@@ -56,20 +57,7 @@ Measured = Result | Transfer
 def read(path: Path) -> list[Measured]:
     """Every run in a file. Raises ``ResultError``: unreadable, of no known tool, without a needed number, or with too few requests."""
     name = safe(str(path))
-    try:
-        if path.stat().st_size > _MOST_BYTES:
-            raise ResultError(f"{name} is larger than {_MOST_BYTES >> 20} MiB; save it without the texts of each request")
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ResultError(f"{name} cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise ResultError(f"{name} is no text; the results are JSON files") from None
-    except json.JSONDecodeError as error:
-        raise ResultError(
-            f"{name}:{error.lineno} is no JSON: {error.msg}. One file holds one JSON document (not .jsonl, not .csv)"
-        ) from None
-    except RecursionError:
-        raise ResultError(f"{name} is nested too deeply to be a result") from None
+    content = _content(path, name)
     for tool, (belongs, reader) in _TOOLS.items():
         if isinstance(content, dict) and belongs(content):
             try:
@@ -85,6 +73,25 @@ def read(path: Path) -> list[Measured]:
     )
 
 
+def _content(path: Path, name: str) -> Any:
+    try:
+        if path.exists() and not path.is_file():
+            raise ResultError(f"{name} is no regular file")
+        if path.stat().st_size > _MOST_BYTES:
+            raise ResultError(f"{name} is larger than {_MOST_BYTES >> 20} MiB; save it without the texts of each request")
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ResultError(f"{name} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ResultError(f"{name} is no text; the results are JSON files") from None
+    except json.JSONDecodeError as error:
+        raise ResultError(
+            f"{name}:{error.lineno} is no JSON: {error.msg}. One file holds one JSON document (not .jsonl, not .csv)"
+        ) from None
+    except RecursionError:
+        raise ResultError(f"{name} is nested too deeply to be a result") from None
+
+
 def _number(content: Any, *path: str, least: float = 0.0) -> float:
     """The number at a path. Raises ``ResultError`` where there is none, or one that no measurement gives."""
     value = content
@@ -92,7 +99,7 @@ def _number(content: Any, *path: str, least: float = 0.0) -> float:
         value = value.get(key) if isinstance(value, dict) else None
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise ResultError(f"has no number {'.'.join(path)}")
-    if value <= least:
+    if not least < value < _MOST:
         raise ResultError(f"{'.'.join(path)} is {value:g}, which cannot be")
     return float(value)
 
@@ -154,11 +161,11 @@ def _aiperf(content: dict[str, Any]) -> Iterator[Measured]:
 def _guidellm(content: dict[str, Any]) -> Iterator[Measured]:
     for run in content["benchmarks"]:
         metrics = run.get("metrics") if isinstance(run, dict) else None
-        totals = _maybe(metrics, "request_totals", "successful")
+        totals = _maybe(metrics, "request_totals", "successful") or _maybe(run, "request_totals", "successful")  # the latter until 0.3
         start = _maybe(run, "start_time")
         yield Result(
             tool="guidellm",
-            day=datetime.fromtimestamp(start, UTC).date().isoformat() if start and start < 1e11 else "",  # noqa: PLR2004 (the year 5138)
+            day=datetime.fromtimestamp(start, UTC).date().isoformat() if start else "",
             requests=_enough(_number(metrics, "time_to_first_token_ms", "successful", "count") if totals is None else totals),
             rate_per_second=_number(metrics, "requests_per_second", "successful", "mean"),
             input_tokens=_number(metrics, "prompt_token_count", "successful", "mean"),

@@ -14,6 +14,9 @@ from dpd.finding import Finding, safe
 Tokens = Annotated[int, Field(ge=1, le=10_000_000)]
 Weight = Annotated[float, Field(gt=0, le=1e9)]
 _P95: Final = 1.6448536269514722
+FEWEST: Final = 50
+"""Requests below which percentiles say nothing."""
+_TRACE: Final = ".jsonl"
 
 
 class Lognormal(Part):
@@ -129,7 +132,7 @@ class Traffic(Part):
     """Length of the answers. Not with a trace."""
     prefix_reuse: PrefixReuse | None = None
     """What prompts have in common. Default: nothing. Not with a trace, whose `hash_ids` say it."""
-    requests: Annotated[int, Field(ge=50, le=20_000)] = 400
+    requests: Annotated[int, Field(ge=FEWEST, le=20_000)] = 400
     """Requests to draw, or the most to read of a trace. A p99 of 400 requests is the fifth worst."""
     objectives: Promise = Field(default={}, validate_default=True)
     """What is promised."""
@@ -145,14 +148,21 @@ class Traffic(Part):
 
 
 def load_traffic(path: Path) -> tuple[Traffic | None, list[Finding]]:
-    """Read a traffic file. Never raises for what a user may have written: it is in the findings, with path, value, limit and fix."""
+    """Read a traffic file, or take a trace (``.jsonl``) as it is, with the endpoint's objectives.
+
+    Never raises for what a user may have written: it is in the findings, with path, value, limit and fix.
+    """
     from dpd.environment.faults import UNREADABLE  # noqa: PLC0415
 
     file = safe(str(path))
+    if path.suffix == _TRACE:
+        return Traffic.model_validate({"version": 1, "trace": {"file": path.name}}), []
     try:
         document = read(path)
     except YamlError as error:
-        message, fix = error.message.replace("environment file", "traffic file"), error.fix.replace("dpd init", "docs/traffic.yaml")
-        fix = "see docs/traffic.yaml for an example" if "docs/traffic.yaml" in fix else fix or "correct the file"
+        message = error.message.replace("environment file", "traffic file")
+        fix = error.fix or "correct the file"
+        if "dpd init" in fix:
+            fix = "start from a copy of docs/traffic.yaml; docs/planning.md explains it"
         return None, [UNREADABLE.finding("", message, fix).at(file, error.line)]
     return typed(document, Traffic, file=file, folder=path.parent)

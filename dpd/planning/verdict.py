@@ -37,6 +37,8 @@ class Verdict:
     flips: tuple[str, ...]
     headroom: float
     """How much more traffic the chosen layout takes before a queue grows, as a share of the rate."""
+    holds_to: float | None
+    """The largest of the tried multiples of the rate up to which the chosen layout holds the objectives; ``None`` where it does not."""
 
     @property
     def disaggregated(self) -> Outcome | None:
@@ -59,7 +61,7 @@ Elsewhere = Mapping[tuple[Candidate, float], Outcome]
 def decide(case: Case, found: Sweep, elsewhere: Elsewhere) -> Verdict:
     """Compare the finalists, and look where the comparison would turn. Raises ``ValueError`` for an empty sweep."""
     default, tuned, split = finalists(case, found)
-    decision, chosen = _decision(case, default, tuned, split)
+    decision, chosen = decision_of(case, default, tuned, split)
     return Verdict(
         decision=decision,
         chosen=chosen,
@@ -67,7 +69,18 @@ def decide(case: Case, found: Sweep, elsewhere: Elsewhere) -> Verdict:
         reason=_reason(decision, case, default, tuned, split),
         flips=tuple(_flips(case, decision, (default, tuned, split), elsewhere)),
         headroom=chosen.capacity_per_second / case.rate_per_second - 1,
+        holds_to=_holds_to(case, chosen, elsewhere),
     )
+
+
+def _holds_to(case: Case, chosen: Outcome, elsewhere: Elsewhere) -> float | None:
+    found = None
+    for factor in (one for one in FACTORS if one >= 1):
+        there = chosen if factor == 1 else elsewhere.get((chosen.candidate, factor))
+        if there is None or not holds(there, at_rate(case, factor)):
+            break
+        found = factor
+    return found
 
 
 def best_default(found: Sweep, case: Case) -> Outcome | None:
@@ -79,7 +92,8 @@ def _best(outcomes: Iterable[Outcome], case: Case) -> Outcome | None:
     return min(outcomes, key=lambda outcome: (rank(outcome, case), -outcome.candidate.threshold_tokens, outcome.candidate), default=None)
 
 
-def _decision(case: Case, default: Outcome, tuned: Outcome, split: Outcome | None) -> tuple[Decision, Outcome]:
+def decision_of(case: Case, default: Outcome, tuned: Outcome, split: Outcome | None) -> tuple[Decision, Outcome]:
+    """The advice for three finalists, each taken at its word, and the layout that it names."""
     if holds(default, case):
         return Decision.DO_NOT, default
     if holds(tuned, case):
@@ -96,7 +110,7 @@ def missed(outcome: Outcome, case: Case) -> str:
     goal = case.goal
     parts = []
     if outcome.saturated:
-        parts.append(f"it takes {outcome.capacity_per_second:.3g} requests/s of {case.rate_per_second:.3g}")
+        parts.append(f"it takes {_few(outcome.capacity_per_second)} requests/s of {_few(case.rate_per_second)}")
     if outcome.ttft_ms.at(goal.percentile) > goal.ttft_ms:
         parts.append(f"p{goal.percentile} TTFT is {_times(outcome.ttft_ms.at(goal.percentile) / goal.ttft_ms)} the objective")
     if outcome.itl_ms.at(goal.percentile) > goal.itl_ms:
@@ -115,16 +129,20 @@ def _times(factor: float) -> str:
 def _reason(decision: Decision, case: Case, default: Outcome, tuned: Outcome, split: Outcome | None) -> str:
     one = f"colocated {default.candidate.name}"
     if decision is Decision.DO_NOT:
-        return f"{one} holds the objectives on the same GPUs, with vLLM's own chunk size. A hand-over would only add to TTFT."
+        return (
+            f"{one} is estimated to hold the objectives on the same GPUs, with vLLM's own chunk size. Two roles are not needed for that, "
+            "and a hand-over adds to TTFT."
+        )
     plain = f"{one}: {missed(default, case)}"
     if decision is Decision.TUNE_CHUNK:
         return (
-            f"{plain}. With max_num_batched_tokens {tuned.candidate.chunk_tokens} (colocated {tuned.candidate.name}) it holds them: "
+            f"{plain}. With max_num_batched_tokens {tuned.candidate.chunk_tokens} (colocated {tuned.candidate.name}) it is estimated to "
+            "hold them: "
             "a prompt is read in shorter stretches between tokens, at the price of a longer TTFT."
         )
     best = f"the best chunk size (colocated {tuned.candidate.name}) does not help enough: {missed(tuned, case)}"
     if decision is Decision.DISAGGREGATE and split is not None:
-        return f"{plain}; {best}. {split.candidate.name} reads prompts elsewhere and holds the objectives."
+        return f"{plain}; {best}. {split.candidate.name} reads prompts elsewhere and is estimated to hold the objectives."
     said = f"; {split.candidate.name}: {missed(split, case)}" if split is not None else "; no two roles fit these GPUs"
     return f"colocated {tuned.candidate.name}: {missed(tuned, case)}{said}. More GPUs, a slower rate or looser objectives are needed."
 
@@ -142,7 +160,7 @@ def _flips(case: Case, decision: Decision, three: _Three, elsewhere: Elsewhere) 
     cliff = cliff_per_second(default.candidate, case)
     yield (
         f"the p{goal.percentile} inter-token latency of colocated {default.candidate.name} jumps from one decode step to one stretch of "
-        f"prompt at about {cliff:.2g} requests/s; this traffic has {case.rate_per_second:.3g}"
+        f"prompt at about {_few(cliff, 2)} requests/s; this traffic has {_few(case.rate_per_second)}"
     )
     itl, ttft = default.itl_ms.at(goal.percentile), default.ttft_ms.at(goal.percentile)
     if decision is not Decision.DO_NOT and itl > goal.itl_ms and ttft <= goal.ttft_ms and not default.saturated:
@@ -166,9 +184,9 @@ def _other_rates(case: Case, decision: Decision, three: _Three, elsewhere: Elsew
             default, tuned, split = (elsewhere.get((one.candidate, factor)) if one else None for one in three)
             if default is None or tuned is None or (split is None) != (three[2] is None):
                 continue
-            other, _ = _decision(there, default, tuned, split)
+            other, _ = decision_of(there, default, tuned, split)
             if other is not decision:
-                yield f"{word} requests: at {there.rate_per_second:.3g}/s ({factor:g} times as many) the advice is: {other}"
+                yield f"{word} requests: at {_few(there.rate_per_second)}/s ({factor:g} times as many) the advice is: {other}"
                 break
 
 
@@ -179,10 +197,16 @@ def _more_nodes(case: Case) -> Iterator[str]:
         larger = replace(case, gpus=more * case.instance.gpus)
         found = sweep(larger, closed_form())
         default, tuned, split = finalists(larger, found)
-        decision, chosen = _decision(larger, default, tuned, split)
+        decision, chosen = decision_of(larger, default, tuned, split)
         if decision is not Decision.NONE:
             yield f"more nodes: on {more} instead of {nodes} the closed form's advice is: {decision} ({chosen.candidate.name})"
             return
+
+
+def _few(value: float, digits: int = 3) -> str:
+    """A number with few digits, and never with an exponent."""
+    rounded = float(f"{value:.{digits}g}")
+    return f"{rounded:,.0f}" if abs(rounded) >= 10 ** (digits - 1) else f"{rounded:g}"
 
 
 def _rounded(value: float) -> str:

@@ -43,6 +43,8 @@ def test_a_gates_report_refines_what_is_there(dpd: Dpd, here: Path) -> None:
     after = load(here / "calibration" / "dev.yaml")
     assert after.link_efficiency == 0.5
     assert (after.prefill_speed, after.decode_speed, after.requests) == (before.prefill_speed, before.decode_speed, 200)
+    assert after.source == "results.json (vllm bench serve), gate.json (health gate)"
+    assert after.endpoint == "llama-70b"
 
 
 def test_a_gates_report_of_another_endpoint_is_refused(dpd: Dpd, here: Path) -> None:
@@ -57,7 +59,8 @@ def test_a_gates_report_of_another_endpoint_is_refused(dpd: Dpd, here: Path) -> 
         ("nonsense", "is no JSON"),
         ({"a": 1}, "is of no tool that is known"),
         (vllm(median_tpot_ms=2000.0), "not of this endpoint"),
-        (vllm(total_input_tokens=200 * 500_000), "longer than"),
+        (vllm(p99_ttft_ms=1e10), "too far apart"),
+        (vllm(total_input_tokens=200 * 500_000), "the results are not of it"),
     ],
 )
 def test_wrong_results_change_nothing(content: object, said: str, dpd: Dpd, here: Path) -> None:
@@ -65,6 +68,13 @@ def test_wrong_results_change_nothing(content: object, said: str, dpd: Dpd, here
     assert found.code == 1
     assert said in found.err
     assert not (here / "calibration").exists()
+
+
+def test_what_is_no_regular_file_is_not_read(dpd: Dpd, here: Path) -> None:
+    for path in ("/dev/zero", here):
+        said = dpd("calibrate", path)
+        assert said.code == 1
+        assert "is no regular file" in said.err
 
 
 def test_which_environment_must_be_clear(dpd: Dpd, here: Path) -> None:

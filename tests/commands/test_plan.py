@@ -62,7 +62,7 @@ def plan(dpd: Dpd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Planner:
 def test_the_advice_comes_first_with_its_reason(plan: Planner) -> None:
     found = plan()
     assert found.code == 0
-    assert found.out.startswith("llama-70b of dev: disaggregate\n")
+    assert found.out.startswith("llama-70b of dev: disaggregate (depends on calibration)\n")
     for part in (
         "3P:1D TP4, threshold 4096, on 16 x H100 (ml.p5.48xlarge)", "runner-up: 2 x TP8, chunk", "objectives: TTFT 2,500 ms",
         "PD buffer: at least", "KV link", "What would change the advice", "closed form only, as you asked", "left out: TP2",
@@ -215,6 +215,32 @@ def test_an_endpoint_that_is_not_there(plan: Planner) -> None:
     assert found.code == 1
     assert "dev has llama-70b" in found.err
     assert plan("--endpoint", "llama-70b").code == 0
+
+
+def test_what_is_wrong_in_the_environment_is_shown_there(plan: Planner) -> None:
+    plan.ask(input_tokens={"fixed": 20_000})
+    line = next(at for at, text in enumerate(plan.file.read_text(encoding="utf-8").splitlines(), 1) if "max_model_len" in text)
+    assert f"error PLN001 {plan.file}:{line} endpoints[0].model.max_model_len" in plan().err
+
+
+def test_a_trace_is_enough(plan: Planner) -> None:
+    row = {"timestamp": 0, "input_length": 4000, "output_length": 200, "hash_ids": [1, 2]}
+    trace = plan.folder / "trace.jsonl"
+    trace.write_text("".join(json.dumps(row | {"timestamp": 400 * at}) + "\r\n" for at in range(60)), encoding="utf-8")
+    plan.traffic = trace
+    assert "2.5 requests/s (the first 60 requests of trace.jsonl)" in plan().out
+
+
+@pytest.mark.parametrize("option", ["--html", "--png"])
+def test_places_that_cannot_be_written_are_refused_before_the_work(plan: Planner, option: str) -> None:
+    pytest.importorskip("matplotlib")
+    folder = plan.folder / "folder"
+    folder.mkdir()
+    wrong = folder if option == "--html" else plan.file
+    assert plan(option, wrong).code == 2
+    found = plan(option, plan.file / "below" / "plan")
+    assert (found.code, found.out) == (1, "")
+    assert "it is no folder" in found.err
 
 
 def test_files_that_are_not_there(plan: Planner, dpd: Dpd) -> None:

@@ -40,7 +40,8 @@ def page(plan: Plan) -> PlanPage:
 
 
 def test_the_verdict_stands_first(plan: Plan, page: PlanPage) -> None:
-    assert page.headline.lower() == str(plan.verdict.decision)
+    assert page.headline.lower() == f"{plan.verdict.decision} (depends on calibration)"
+    assert not plan.settled
     assert page.layout == plan.verdict.chosen.candidate.name
     assert page.reason.lower() == plan.verdict.reason.lower()
     assert "Closed form; not calibrated" in page.lead

@@ -9,9 +9,9 @@ from dpd.planning.calibration import NONE, Calibration, CalibrationError, Range,
 from dpd.planning.candidate import Band, Candidate, Outcome, Percentiles
 
 FULL = Calibration(
-    environment="dev", date="2026-11-20", source="results.json (vllm bench serve)", requests=200, prefill_speed=0.8, decode_speed=0.7,
-    handover_overhead_ms=180.0, link_efficiency=0.6, ttft=Range(low=0.8, high=1.6), itl=Range(low=0.9, high=1.2),
-    handover_ms=Range(low=0.0, high=0.0),
+    environment="dev", endpoint="llama-70b", date="2026-11-20", source="results.json (vllm bench serve)", requests=200,
+    prefill_speed=0.8, decode_speed=0.7, handover_overhead_ms=180.0, link_efficiency=0.6, ttft=Range(low=0.8, high=1.6),
+    itl=Range(low=0.9, high=1.2), handover_ms=Range(low=0.0, high=0.0),
 )  # fmt: skip
 
 
@@ -44,7 +44,10 @@ def test_without_a_file_nothing_is_known(tmp_path: Path) -> None:
         ("date: '2026-11-20'\nspeed: 1", "speed"),
         ("date: '2026-11-20'\nttft: {low: 2.0, high: 1.0}", "ttft"),
         ("date: '2026-11-20'\nlink_efficiency: 1.5", "link_efficiency"),
+        ("date: '2026-11-20'\ndecode_speed: 0.0001", "decode_speed: must be at least"),
+        ("date: '2026-11-20'\nttft: {low: 1, high: 100000000}", "ttft.high"),
         ("date: [", ":"),
+        ("", "is empty"),
     ],
 )
 def test_a_wrong_file_is_named_with_its_place(text: str, said: str, tmp_path: Path) -> None:
@@ -71,3 +74,19 @@ def test_a_hand_over_adds_to_the_first_token_only() -> None:
 
 def test_a_measurement_narrows_the_bands() -> None:
     assert banded(outcome(Candidate.disaggregated(1, 1, 8)), FULL.bands).ttft_p50 == Band(80.0, 160.0)
+
+
+def test_a_measurement_narrows_the_capacity_but_never_widens_it() -> None:
+    assert FULL.bands.capacity == Band(1 / 1.2, UNCALIBRATED.capacity.high)
+    assert FULL.model_copy(update={"itl": Range(low=0.5, high=3.0)}).bands.capacity == UNCALIBRATED.capacity
+
+
+@pytest.mark.parametrize(
+    ("environment", "endpoint", "said"),
+    [("dev", "llama-70b", ""), ("dev", "qwen", "measured on llama-70b:"), ("prod", "qwen", "measured on llama-70b of dev:")],
+)
+def test_a_calibration_of_something_else_is_said(environment: str, endpoint: str, said: str) -> None:
+    found = FULL.strange(environment, endpoint)
+    assert said in found
+    assert bool(found) == bool(said)
+    assert not NONE.strange(environment, endpoint)

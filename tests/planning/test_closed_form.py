@@ -104,13 +104,15 @@ def test_without_a_link_nothing_arrives() -> None:
 
 def test_a_thin_link_is_the_bottleneck() -> None:
     """A slow link limits what prefillers can give: 8,000 tokens of KV are 2.6 GB, and 78 % of one device is 9.75 GB/s."""
-    asked = replace(case(5, gpu_memory_utilization=0.9), efa_devices={2: 0, 4: 0, 8: 1})
+    asked = replace(case(3, gpu_memory_utilization=0.9), efa_devices={2: 0, 4: 0, 8: 1})
     found = estimate(SPLIT(2, 1, 8), asked)
-    assert found.link_utilisation == pytest.approx(5 / 2 * 8000 * 327_680 / 9.75e9, rel=0.01)
+    assert found.link_utilisation == pytest.approx(3 * 8000 * 327_680 / 9.75e9, rel=0.01)
+    assert estimate(SPLIT(1, 2, 8), asked).link_utilisation == found.link_utilisation
+    assert estimate(SPLIT(2, 2, 8), asked).link_utilisation == found.link_utilisation / 2
     slower = estimate(SPLIT(2, 1, 8), asked, Calibration(link_efficiency=0.2))
     assert slower.link_utilisation > 1
     assert slower.saturated
-    assert slower.capacity_per_second == pytest.approx(2 * 2.5e9 / (8000 * 327_680), rel=0.01)
+    assert slower.capacity_per_second == pytest.approx(2.5e9 / (8000 * 327_680), rel=0.01)
 
 
 def test_a_calibration_slows_what_it_names() -> None:

@@ -70,7 +70,9 @@ def test_autoscaling_still_contains_the_replicas() -> None:
     scaled = {f"{E}.prefill.autoscaling": {"min_replicas": 3, "max_replicas": 4}, f"{E}.prefill.replicas": 3}
     found = said(patch(Candidate.disaggregated(1, 1, 8, threshold_tokens=4096), scaled))
     assert found[f"{E}.prefill.autoscaling.min_replicas"] == 1
-    assert f"{E}.prefill.autoscaling.max_replicas" not in found
+    assert found[f"{E}.prefill.autoscaling.max_replicas"] == 1
+    grows = {**scaled, "cluster.groups.prefill.max_count": 4}
+    assert f"{E}.prefill.autoscaling.max_replicas" not in said(patch(Candidate.disaggregated(1, 1, 8, threshold_tokens=4096), grows))
 
 
 @pytest.mark.parametrize(

@@ -162,19 +162,29 @@ def test_only_the_first_broken_lines_are_named(tmp_path: Path) -> None:
 
 def test_a_trace_is_read_in_the_order_of_arrival(tmp_path: Path) -> None:
     file = tmp_path / "trace.jsonl"
-    file.write_text("\n".join(line(timestamp=when, input_length=when + 1) for when in (3000, 0, 1000, 2000)))
+    file.write_text("\n".join(line(timestamp=1000 * when, input_length=when + 1) for when in (59, *range(59))))
     found = draw(Traffic.model_validate({"version": 1, "trace": {"file": "trace.jsonl", "speed": 2.0}}), folder=tmp_path)
-    assert [request.arrival_ms for request in found.requests] == [0, 500, 1000, 1500]
-    assert [request.input_tokens for request in found.requests] == [1, 1001, 2001, 3001]
+    assert [request.arrival_ms for request in found.requests] == [500 * at for at in range(60)]
+    assert [request.input_tokens for request in found.requests] == list(range(1, 61))
     assert found.rate_per_second == 2
     assert found.requests[0].prompt_blocks == (0, 1)
 
 
-@pytest.mark.parametrize(("text", "words"), [("", "empty"), ("\n\n", "empty"), (line(), "no rate"), (f"{line()}\n{line()}", "no rate")])
+@pytest.mark.parametrize(
+    ("text", "words"), [("", "empty"), ("\n\n", "empty"), (f"{line()}\n" * 49, "49 requests say nothing"), (f"{line()}\n" * 50, "no rate")]
+)
 def test_traces_without_a_rate(tmp_path: Path, text: str, words: str) -> None:
     (tmp_path / "trace.jsonl").write_text(text)
     with pytest.raises(TraceError, match=words):
         draw(Traffic.model_validate({"version": 1, "trace": {"file": "trace.jsonl"}}), folder=tmp_path)
+
+
+def test_a_trace_is_a_traffic_too(tmp_path: Path) -> None:
+    traffic, findings = load_traffic(tmp_path / "trace.jsonl")
+    assert findings == []
+    assert traffic is not None
+    assert traffic.trace is not None
+    assert traffic.trace.file == "trace.jsonl"
 
 
 def test_a_trace_that_is_not_there(tmp_path: Path) -> None:
