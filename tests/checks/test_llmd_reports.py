@@ -15,6 +15,7 @@ E = "endpoints[0]."
 Changes = dict[str, Any]
 TYPES = ("cluster.groups.prefill.instance_type", "cluster.groups.decode.instance_type")
 OLD = {"repository": "ghcr.io/llm-d/llm-d-aws", "tag": "v0.3.0", "vllm": "0.11.0", "nixl": "0.6.1"}
+PLAN = {"training_plan_arn": "arn:aws:sagemaker:us-east-2:111122223333:training-plan/llama-plan", "availability_zone_id": "use2-az1"}
 MOE = {E + "model.catalog": "deepseek-r1", E + "decode.tensor_parallel": 1, E + "prefill.tensor_parallel": 1}
 
 
@@ -160,7 +161,67 @@ REPORTS = [
         "decode.extra_args[0]",
         {**MOE, E + "decode.extra_args": ["--all2all-backend", "allgather_reducescatter"]},
     ),
+    Report(
+        "https://github.com/ai-dynamo/nixl/issues/1862",
+        "LLD002",
+        {E + "image": {**OLD, "vllm": "0.28.0", "nixl": "1.3.0"}},
+        "image.nixl",
+        {E + "image": {**OLD, "vllm": "0.28.0", "nixl": "1.4.0"}},
+        Level.WARNING,
+    ),
+    Report("https://github.com/LMCache/LMCache/issues/4209", "BCK002", {E + "kv.buffer_gib": 8}, "kv.buffer_gib", {}),
+    # The router and its threshold.
+    Report(
+        "https://github.com/llm-d/llm-d-router/pull/2335",
+        "MEM005",
+        {E + "routing.threshold_tokens": 16384},
+        "routing.threshold_tokens",
+        {},
+    ),
+    Report(
+        "https://github.com/ai-dynamo/dynamo/pull/4220",
+        "LLR005",
+        {E + "routing.gateway": {}},
+        "routing.no_prefiller",
+        {E + "routing.gateway": {}, E + "routing.no_prefiller": "fallback"},
+        Level.WARNING,
+    ),
+    Report(
+        "https://github.com/awslabs/ai-on-sagemaker-hyperpod/issues/142",
+        "LLR008",
+        {"cluster.groups.system.count": 0},
+        "cluster.groups",
+        {"cluster.groups.system.count": 1},
+    ),
     # Start, roll-out and scheduling.
+    Report(
+        "https://github.com/aws-samples/amazon-eks-machine-learning-with-terraform-and-kubeflow/issues/77",
+        "PCK001",
+        {"cluster.groups.decode.capacity": {**PLAN, "availability_zone_id": "use2-az2"}},
+        "prefill",
+        {"cluster.groups.decode.capacity": PLAN},
+    ),
+    Report(
+        "https://github.com/aws/sagemaker-hyperpod-cli/pull/449",
+        "CLU004",
+        {"cluster.groups.decode.taints": [{"key": "sagemaker.amazonaws.com/node-health-status", "value": "x", "effect": "NoSchedule"}]},
+        "groups.decode.taints[0]",
+        {"cluster.groups.decode.taints": [{"key": "team", "value": "x", "effect": "NoSchedule"}]},
+    ),
+    Report(
+        "https://github.com/vllm-project/vllm/issues/10517",
+        "MEM003",
+        {E + "model.max_model_len": 131072, E + "decode.gpu_memory_utilization": 0.30},
+        "model.max_model_len",
+        {E + "model.max_model_len": 65536, E + "decode.gpu_memory_utilization": 0.30},
+    ),
+    Report(
+        "https://github.com/validatedpatterns/rag-llm-gitops/issues/70",
+        "SEC001",
+        variable("HF_TOKEN", "hf_abcdefghijklmnopqrstuv"),
+        "environment.HF_TOKEN",
+        {E + "environment": {"HF_TOKEN": {"secret": "hub", "key": "token"}}},
+    ),
     Report("https://github.com/vllm-project/vllm/issues/34199", "NAM007", {E + "name": "vllm"}, "name", {E + "name": "vllm-70b"}),
     Report(
         "https://github.com/defilantech/LLMKube/issues/192",
