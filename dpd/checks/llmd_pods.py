@@ -1,16 +1,16 @@
 """Rules about the worker pods of llm-d, on the objects that reach the API server, and on the nodes that a file gives them."""
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from typing import Final
 
-from dpd.backends.arguments import Arguments, parse
+from dpd.backends.arguments import parse
 from dpd.backends.llmd.placement import ZONE
 from dpd.backends.workload import EFA, GPU, HEALTH_PATH, MODELS_PATH
 from dpd.catalog.llmd import llmd
 from dpd.catalog.runtime_versions import huge_pages
-from dpd.checks.manifests import Groups, Object, Objects, family, manifest_check, mapping, pods, templates, where
+from dpd.checks.llmd_worker import Worker, connectors, mappings, workers
+from dpd.checks.manifests import Groups, Object, family, manifest_check, mapping, where
 from dpd.checks.registry import Context, Problem, check
 from dpd.environment.environment import Environment
 from dpd.finding import Level
@@ -30,78 +30,6 @@ _GRACE_SECONDS: Final = 30
 _ADDRESS: Final = {False: "status.podIP", True: "status.hostIP"}
 
 
-def _mappings(value: Any) -> tuple[Object, ...]:
-    return tuple(map(mapping, value)) if isinstance(value, list) else ()
-
-
-@dataclass(frozen=True, slots=True)
-class Worker:
-    """A pod template of a role: where it stands, its ``spec``, and the container with vLLM."""
-
-    path: str
-    role: str
-    labels: Object
-    spec: Object
-    server: Object
-    arguments: Arguments
-
-    @property
-    def requests(self) -> Object:
-        """What vLLM's container asks for."""
-        return {**self._amounts("limits"), **self._amounts("requests")}
-
-    def _amounts(self, kind: str) -> Object:
-        return mapping(mapping(self.server.get("resources")).get(kind))
-
-    @property
-    def multi_rank(self) -> bool:
-        """Whether a supervisor stands in front of several engines, which answers probes on a port of its own."""
-        return int(self.arguments.value("--data-parallel-size-local") or 1) > 1
-
-    def variable(self, name: str) -> Object:
-        """An environment variable's entry, empty without one."""
-        return next((entry for entry in _mappings(self.server.get("env")) if entry.get("name") == name), {})
-
-    def probe(self, kind: str) -> Object:
-        """A probe of vLLM's container."""
-        return mapping(self.server.get(f"{kind}Probe"))
-
-    def port(self) -> Any:
-        """Where vLLM listens, as the container says."""
-        return next((port.get("containerPort") for port in _mappings(self.server.get("ports"))), None)
-
-    def sidecar(self) -> Object:
-        """The container in front of a decoder's server, empty without one."""
-        name = llmd().containers["sidecar"]
-        beside = (*_mappings(self.spec.get("initContainers")), *_mappings(self.spec.get("containers")))
-        return next((container for container in beside if container.get("name") == name), {})
-
-
-def workers(manifests: Sequence[Object]) -> Iterable[Worker]:
-    """Every worker of llm-d among some objects."""
-    return manifests.once(_read_workers) if isinstance(manifests, Objects) else _read_workers(manifests)
-
-
-def _read_workers(manifests: Sequence[Object]) -> Iterator[Worker]:
-    for body in manifests:
-        read = {pod.path: pod for pod in pods(body) if pod.peers and body.get("kind") != "InferenceEndpointConfig"}
-        for path, template in templates(body):
-            spec, labels = mapping(template.get("spec")), mapping(mapping(template.get("metadata")).get("labels"))
-            for container in _mappings(spec.get("containers")):
-                if pod := read.get(f"{path}: container {container.get('name')}"):
-                    yield Worker(path, pod.role, labels, spec, container, parse(pod.args))
-
-
-def _connectors(worker: Worker) -> list[Object]:
-    """The connectors of the hand-over's configuration: one, or those that stand beside each other."""
-    try:
-        config = mapping(json.loads(worker.arguments.value("--kv-transfer-config") or "{}"))
-    except ValueError:
-        return []
-    inner = _mappings(mapping(config.get("kv_connector_extra_config")).get("connectors"))
-    return [config, *inner] if config else []
-
-
 @manifest_check(
     "POD001", "KV is handed over by libfabric",
     why="NIXL takes UCX unless the connector's own configuration names LIBFABRIC, and no environment variable changes that. UCX has no "
@@ -117,7 +45,7 @@ def libfabric(manifests: Sequence[Object], groups: Groups) -> Iterator[Problem]:
     facts = llmd().more["workers"]["kv"]
     for worker in workers(manifests):
         path = f"{worker.path}: argument --kv-transfer-config"
-        nixl = next((known for known in _connectors(worker) if known.get("kv_connector") == facts["connector"]), None)
+        nixl = next((known for known in connectors(worker) if known.get("kv_connector") == facts["connector"]), None)
         if nixl is None:
             yield Problem(path, "names no NixlConnector, so nothing is handed over", f"name {facts['connector']}")
             continue
@@ -192,7 +120,7 @@ def _kv_shape(worker: Worker) -> dict[str, str]:
 def load_failure(manifests: Sequence[Object], groups: Groups) -> Iterator[Problem]:  # noqa: ARG001
     """Ask for the policy by its name."""
     for worker in workers(manifests):
-        policy = next(iter(_connectors(worker)), {}).get("kv_load_failure_policy")
+        policy = next(iter(connectors(worker)), {}).get("kv_load_failure_policy")
         if policy not in {"fail", "recompute"}:
             path = f"{worker.path}: argument --kv-transfer-config"
             yield Problem(path, "has no kv_load_failure_policy", "write fail or recompute", policy, "fail, recompute")
@@ -229,7 +157,7 @@ def ports(manifests: Sequence[Object], groups: Groups) -> Iterator[Problem]:  # 
                 yield Problem(
                     f"{path}: argument {flag}", "is no flag of the pinned sidecar, which then does not start", f"use {instead}", flag
                 )
-        if sidecar.get("restartPolicy") != "Always" and sidecar in _mappings(worker.spec.get("initContainers")):
+        if sidecar.get("restartPolicy") != "Always" and sidecar in mappings(worker.spec.get("initContainers")):
             message = "is an init container that must end before vLLM starts, and never does"
             yield Problem(f"{path}: restartPolicy", message, "write restartPolicy: Always", sidecar.get("restartPolicy"), "Always")
 
@@ -262,8 +190,8 @@ def _flag(container: Object, flag: str) -> str | None:
 def shared_memory(manifests: Sequence[Object], groups: Groups) -> Iterator[Problem]:  # noqa: ARG001
     """Look for a volume in memory at /dev/shm."""
     for worker in workers(manifests):
-        volumes = {volume.get("name"): mapping(volume.get("emptyDir")) for volume in _mappings(worker.spec.get("volumes"))}
-        mounted = [volumes.get(mount.get("name"), {}) for mount in _mappings(worker.server.get("volumeMounts")) if _is_shm(mount)]
+        volumes = {volume.get("name"): mapping(volume.get("emptyDir")) for volume in mappings(worker.spec.get("volumes"))}
+        mounted = [volumes.get(mount.get("name"), {}) for mount in mappings(worker.server.get("volumeMounts")) if _is_shm(mount)]
         if not any(volume.get("medium") == "Memory" for volume in mounted):
             alone = str(worker.requests.get(GPU)) == "1"
             message = "is no volume in memory, so the container has 64 MiB"
@@ -416,7 +344,7 @@ def shutdown(manifests: Sequence[Object], groups: Groups) -> Iterator[Problem]: 
 def zone(manifests: Sequence[Object], groups: Groups) -> Iterator[Problem]:  # noqa: ARG001
     """Look for a required term over zones that both roles match."""
     for worker in workers(manifests):
-        terms = _mappings(
+        terms = mappings(
             mapping(mapping(worker.spec.get("affinity")).get("podAffinity")).get("requiredDuringSchedulingIgnoredDuringExecution")
         )
         if not any(term.get("topologyKey") == ZONE and _admits_both(term, worker.labels) for term in terms):
@@ -429,7 +357,7 @@ def _admits_both(term: Object, labels: Object) -> bool:
     selector, role = mapping(term.get("labelSelector")), llmd().labels["role"]
     wanted = {key: {value} for key, value in mapping(selector.get("matchLabels")).items()}
     wanted |= {
-        rule["key"]: set(rule.get("values", ())) for rule in _mappings(selector.get("matchExpressions")) if rule.get("operator") == "In"
+        rule["key"]: set(rule.get("values", ())) for rule in mappings(selector.get("matchExpressions")) if rule.get("operator") == "In"
     }
     others = all(labels.get(key) in values for key, values in wanted.items() if key != role)
     return others and wanted.get(role, {"prefill", "decode"}) >= {"prefill", "decode"}
@@ -459,7 +387,7 @@ def rights(manifests: Sequence[Object], groups: Groups) -> Iterator[Problem]:  #
 def known_fields(manifests: Sequence[Object], groups: Groups) -> Iterator[Problem]:  # noqa: ARG001
     """Refuse the field that newer guides set."""
     for body in manifests:
-        for role in _mappings(mapping(body.get("spec")).get("roles")) if body.get("kind") == "DisaggregatedSet" else ():
+        for role in mappings(mapping(body.get("spec")).get("roles")) if body.get("kind") == "DisaggregatedSet" else ():
             said = mapping(role.get("spec")).get("groupIdentity")
             if said is not None:
                 yield Problem(f"{where(body)}: role {role.get('name')}: groupIdentity", "is dropped", "remove it", said)
