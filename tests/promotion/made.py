@@ -53,9 +53,11 @@ def _stacks(folder: Path, of: Environment, templates: Templates, protected: tupl
             "displayName": f"{of.name}/{part}",
             "dependencies": [*artifacts, f"{part}.assets"],
             "properties": {
-                "templateFile": f"{part}.template.json", "stackName": f"{of.app}-{of.name}-{part}", "terminationProtection": part in protected,
+                "templateFile": f"{part}.template.json",
+                "stackName": f"{of.app}-{of.name}-{part}",
+                "terminationProtection": part in protected,
             },
-        }  # fmt: skip
+        }
     (folder / "manifest.json").write_text(json.dumps({"artifacts": artifacts}), encoding="utf-8")
 
 

@@ -20,9 +20,9 @@ Answers = dict[str, Callable[[dict[str, Any]], dict[str, Any]]]
 class Refuse(Exception):  # noqa: N818
     """The service answers with this error code."""
 
-    def __init__(self, code: str, status: int = 400) -> None:
+    def __init__(self, code: str, status: int = 400, message: str = "as the test wants") -> None:
         super().__init__(code)
-        self.code, self.status = code, status
+        self.code, self.status, self.message = code, status, message
 
 
 class Calls:
@@ -53,7 +53,7 @@ class Calls:
         try:
             value = self.answers[model.name](context["asked"])
         except Refuse as error:
-            return AWSResponse("", error.status, {}, io.BytesIO()), {"Error": {"Code": error.code, "Message": "as the test wants"}}
+            return AWSResponse("", error.status, {}, io.BytesIO()), {"Error": {"Code": error.code, "Message": error.message}}
         if model.output_shape is not None and model.name != "GetObject":
             validate_parameters(value, model.output_shape)
         return AWSResponse("", 200, {}, io.BytesIO()), {**value, "ResponseMetadata": {"HTTPStatusCode": 200}}
