@@ -96,7 +96,7 @@ def command(
     environment = _environment(file, name, today)
     if environment is None:
         return 1
-    _import_gate()
+    import_gate()
     from health_gate.clients import clients  # noqa: PLC0415
     from health_gate.run import run  # noqa: PLC0415
 
@@ -141,7 +141,7 @@ def _environment(file: Path | None, name: str | None, today: date) -> "Environme
     return examined.environments[0]
 
 
-def _import_gate() -> None:
+def import_gate() -> None:
     """Make the gate importable. Raises ``Unable`` when what it needs is not installed."""
     if _GATE.joinpath("health_gate").is_dir() and str(_GATE) not in sys.path:
         sys.path.insert(0, str(_GATE))

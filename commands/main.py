@@ -30,6 +30,8 @@ _COMMANDS: Final = (
     "stage-model",
     "render",
     "doctor",
+    "status",
+    "rebalance",
     "review",
     "promote",
     "destroy",
