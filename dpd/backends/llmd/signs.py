@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dpd.backends.llmd.build import build
-from dpd.backends.llmd.engine import block_size, server_port
+from dpd.backends.llmd.engine import block_size, publishes_events, server_port
 from dpd.backends.signs import DecisionSigns, DefinitionSigns, KnownText, ObjectSigns, PodSigns, Signs, set_fields
 from dpd.backends.site import Site
 from dpd.catalog.llmd import llmd
@@ -30,7 +30,7 @@ def signs(endpoint: Endpoint, site: Site) -> Signs:
             "router": _router(endpoint, names, bodies),
             "picker": _picker(names, bodies),
         },
-        characters_per_token=int(facts["characters_per_token"]),
+        characters_per_token=int(facts["characters_per_token"]["counted" if publishes_events(endpoint) else "estimated"]),
         # Blocks are what a decoder pulls, and their last one may be computed again.
         chunk_tokens=block_size(endpoint),
         resources=tuple(_resources(bodies)),

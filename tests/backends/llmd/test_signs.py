@@ -101,3 +101,8 @@ def test_definitions_are_those_of_the_kinds_that_kubernetes_has_not() -> None:
 @pytest.mark.parametrize("block", [64, 128])
 def test_kv_moves_in_blocks(block: int) -> None:
     assert known({f"{E}kv.block_size": block})[0].chunk_tokens == block
+
+
+@pytest.mark.parametrize(("strategy", "characters"), [("prefix_aware", 4), ("kv_aware", 5)])
+def test_a_prompt_that_must_be_long_enough_is_so_for_a_picker_that_counts_tokens(strategy: str, characters: int) -> None:
+    assert known({f"{E}routing.strategy": strategy})[0].characters_per_token == characters
