@@ -66,7 +66,7 @@ def command(*, file: Path | None, name: str | None, profile: str | None, role_ar
     else:
         report.write(found, files=1, stream=sys.stdout)
     if besides := sum(finding.stops for finding in examined.findings) - sum(finding.stops for finding in found):
-        click.echo(f"Besides, the file has {besides} errors of its own: dpd check {path}", err=True)
+        click.echo(f"Besides, the file itself is wrong in {report.plural(besides, 'place')}: dpd check {path}", err=True)
     return 1 if stops else FAULT if any(one.reason != "no_call" for one in facts.unanswered) else 0
 
 

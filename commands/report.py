@@ -33,9 +33,9 @@ def summary(findings: Iterable[Finding], *, files: int) -> str:
     findings = list(findings)
     accepted = sum(1 for finding in findings if finding.acknowledged)
     counts = [sum(1 for finding in findings if finding.level is level and not finding.acknowledged) for level in Level]
-    nouns = [_plural(count, noun) for count, noun in zip(counts, ("error", "warning", "note"), strict=True) if count]
+    nouns = [plural(count, noun) for count, noun in zip(counts, ("error", "warning", "note"), strict=True) if count]
     accepted_noun = [f"{accepted} accepted"] if accepted else []
-    return f"{_plural(files, 'file')} checked: {', '.join([*nouns, *accepted_noun]) or 'nothing to report'}."
+    return f"{plural(files, 'file')} checked: {', '.join([*nouns, *accepted_noun]) or 'nothing to report'}."
 
 
 def as_json(findings: Sequence[Finding], *, environments: Sequence[tuple[str, str]], today: str, ok: bool) -> str:
@@ -54,7 +54,8 @@ def as_json(findings: Sequence[Finding], *, environments: Sequence[tuple[str, st
     return json.dumps(report, indent=2)
 
 
-def _plural(count: int, noun: str) -> str:
+def plural(count: int, noun: str) -> str:
+    """A number of things: 1 file, 2 files."""
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 

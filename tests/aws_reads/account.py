@@ -28,7 +28,8 @@ EVERYTHING: dict[str, Any] = {
     "storage.staging": {"token_secret": "hub-token", "source_buckets": []},
     "storage.lustre": {
         "existing": {
-            "file_system_id": "fs-0123456789abcdef0", "dns_name": "fs-0123.example.internal", "mount_name": "abcd1234",
+            "file_system_id": "fs-0123456789abcdef0", "dns_name": "fs-0123456789abcdef0.fsx.us-east-2.amazonaws.com",
+            "mount_name": "abcd1234",
             "availability_zone_id": "use2-az1", "capacity_gib": 4800, "security_group_id": SELF,
         },
     },
@@ -115,7 +116,7 @@ class Account:
             "DescribeFileSystems": lambda _: {
                 "FileSystems": [
                     {
-                        "Lifecycle": "AVAILABLE", "DNSName": "fs-0123.example.internal", "StorageCapacity": 4800,
+                        "Lifecycle": "AVAILABLE", "DNSName": "fs-0123456789abcdef0.fsx.us-east-2.amazonaws.com", "StorageCapacity": 4800,
                         "LustreConfiguration": {"MountName": "abcd1234"},
                     }
                 ]
