@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from dpd.catalog.llmd import llmd
 from dpd.review.assembly import Assembly
 from dpd.review.leaves import Leaf, leaves
 
-Consequence = Literal["restarts pods", "re-routes requests", "scales", "changes rights"]
+Consequence = Literal["restarts pods", "re-routes requests", "scales", "changes rights", "interrupts requests"]
 
 _POD_PARTS: Final = {
     "InferenceEndpointConfig": (
@@ -33,6 +34,8 @@ _ROUTE_PARTS: Final = {
     "ConfigMap": ("data",),
 }  # fmt: skip
 _SCALERS: Final = frozenset({"ScaledObject", "HorizontalPodAutoscaler"})
+_OWNERS: Final = frozenset({"Deployment", "LeaderWorkerSet", "DisaggregatedSet"})
+"""What owns pods of one revision, and goes when the next revision has its own."""
 _RIGHTS: Final = frozenset({"Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding", "ServiceAccount"})
 
 
@@ -78,9 +81,17 @@ def _changes(old: dict[_Identity, dict[str, Any]], new: dict[_Identity, dict[str
         elif body != old[identity]:
             found = tuple(leaves(old[identity], body))
             yield ObjectChange(*identity, "changed", found, _consequences(identity[2], found))
-    for identity in old:
+    served = {identity[:2] for identity, body in new.items() if _revision(identity[2], body)}
+    for identity, body in old.items():
         if identity not in new:
-            yield ObjectChange(*identity, "removed")
+            succeeded = bool(_revision(identity[2], body)) and identity[:2] in served
+            yield ObjectChange(*identity, "removed", consequences=("interrupts requests",) if succeeded else ())
+
+
+def _revision(kind: str, body: dict[str, Any]) -> str:
+    """The revision of an endpoint's pods that an object owns; its name has it, so the next one is another object."""
+    labels = body.get("metadata", {}).get("labels") or {}
+    return str(labels.get(llmd().labels["revision"], "")) if kind in _OWNERS else ""
 
 
 def _consequences(kind: str, found: tuple[Leaf, ...]) -> tuple[Consequence, ...]:

@@ -57,3 +57,20 @@ def test_objects_come_and_go() -> None:
 
 def test_another_place_in_the_order_is_no_change() -> None:
     assert compare_objects(assembly(body("Service"), body("Deployment")), assembly(body("Deployment"), body("Service"), number=7)) == ()
+
+
+def owner(kind: str, revision: str) -> dict[str, Any]:
+    made = body(kind)
+    made["metadata"] |= {"name": f"x-decode-{revision}", "labels": {"dpd/revision": revision}}
+    return made
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "LeaderWorkerSet", "DisaggregatedSet"])
+def test_another_revision_of_an_endpoint_interrupts_its_requests(kind: str) -> None:
+    before, after = owner(kind, "00000001"), owner(kind, "00000002")
+    found = {change.effect: change.consequences for change in compare_objects(assembly(before), assembly(after))}
+    assert found == {"added": (), "removed": ("interrupts requests",)}
+    (gone,) = compare_objects(assembly(before), assembly())
+    assert gone.consequences == (), "an endpoint that goes was meant to"
+    (plain,) = (change for change in compare_objects(assembly(body(kind)), assembly(after)) if change.effect == "removed")
+    assert plain.consequences == ()
