@@ -168,5 +168,8 @@ def one_stack(environment: Environment, _: Context) -> Iterator[Problem]:
     needed, most = len(served) * RESOURCES_OF_AN_ENDPOINT, limits.stack_resources() - _OTHER_RESOURCES
     if needed > most:
         message = f"{len(served)} endpoints x {RESOURCES_OF_AN_ENDPOINT} resources = {needed}"
-        fix = "move some of them to a second environment with a cluster of its own"
+        fix = (
+            "move some of them to a second environment with a cluster of its own, "
+            "or apply what `dpd render` writes from a repository and acknowledge this"
+        )
         yield Problem("endpoints", message, fix, len(served), f"{most // RESOURCES_OF_AN_ENDPOINT} llm-d endpoints")
