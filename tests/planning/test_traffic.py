@@ -1,6 +1,7 @@
 """The traffic file and its requests: every kind of mistake has words, and a seed decides everything."""
 
 import json
+from collections import Counter
 import statistics
 from pathlib import Path
 from typing import Any
@@ -121,8 +122,8 @@ def test_shared_starts_are_whole_blocks(share: float, prefixes: int, shared: int
     found = drawn(prefix_reuse={"shared_tokens": shared, "share": share, "prefixes": prefixes}, requests=200)
     starts = {request.prompt_blocks[: min(shared, 8000) // TRACE_BLOCK_TOKENS] for request in found.requests}
     assert all(len(request.prompt_blocks) == -(-8000 // TRACE_BLOCK_TOKENS) for request in found.requests)
-    every = [block for request in found.requests for block in set(request.prompt_blocks)]
-    common = {block for block in every if every.count(block) > 1}
+    uses = Counter(block for request in found.requests for block in set(request.prompt_blocks))
+    common = {block for block, count in uses.items() if count > 1}
     assert len(common) <= prefixes * (min(shared, 8000) // TRACE_BLOCK_TOKENS)
     assert len(starts) >= 1
 
