@@ -1,9 +1,9 @@
 """Rules about what the account can give: quotas, offers, plans, addresses."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from dpd.catalog import preflight
 from dpd.checks.registry import Context, Problem, check
@@ -11,12 +11,13 @@ from dpd.environment.cluster import TrainingPlan
 from dpd.environment.environment import Environment
 from dpd.environment.names import Names
 from dpd.finding import Level
-from dpd.preflight.facts import Nodes
-from dpd.preflight.facts import TrainingPlan as Plan
 from dpd.preflight.questions import quota_of
 from dpd.preflight.view import answers_about, each, found
 from dpd.sizing.addresses import address_need
 from dpd.sizing.subnets import gpu_subnet
+
+if TYPE_CHECKING:
+    from dpd.preflight.facts import TrainingPlan as Plan
 
 _QUOTAS: Final = "https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-prerequisites.html"
 _PLANS: Final = "https://docs.aws.amazon.com/sagemaker/latest/dg/reserve-capacity-with-training-plans.html"
@@ -29,9 +30,10 @@ _RAISE: Final = (
 )
 
 
-def _nodes(environment: Environment, context: Context) -> Nodes:
-    """Nodes that run now; none where that is not known."""
-    return answers_about(environment, context.preflight).nodes.get(Names.of(environment).hyperpod_cluster) or Nodes()
+def _nodes(environment: Environment, context: Context) -> tuple[Mapping[str, int], Mapping[str, int]]:
+    """Nodes that run now by type, of this cluster and of others; none where that is not known."""
+    known = answers_about(environment, context.preflight).nodes.get(Names.of(environment).hyperpod_cluster)
+    return (known.own, known.others) if known else ({}, {})
 
 
 def _short(
@@ -61,7 +63,7 @@ def _short(
 )
 def quotas(environment: Environment, context: Context) -> Iterator[Problem]:
     """Compare the nodes of all groups of a type, at their ceiling, and those of other clusters, with the quota."""
-    others = _nodes(environment, context).others
+    _, others = _nodes(environment, context)
     parts: dict[str, list[tuple[str, int]]] = {}
     types, planned = {}, Counter[str]()
     for name, group in environment.cluster.groups.items():
@@ -88,7 +90,7 @@ def quotas(environment: Environment, context: Context) -> Iterator[Problem]:
 )
 def cluster_quotas(environment: Environment, context: Context) -> Iterator[Problem]:
     """Compare sums of nodes and the largest volume with their quotas."""
-    named, others = preflight.quota_names(), sum(_nodes(environment, context).others.values())
+    named, others = preflight.quota_names(), sum(_nodes(environment, context)[1].values())
     count = {
         spot: sum(group.most_nodes for group in environment.cluster.groups.values() if (group.capacity == "spot") is spot)
         for spot in (False, True)
@@ -162,7 +164,7 @@ def plans(environment: Environment, context: Context) -> Iterator[Problem]:
             yield from _unfit(path, plan, group.instance_type, group.capacity.availability_zone_id, wanted[arn])
 
 
-def _unfit(path: str, plan: Plan, instance_type: str, zone: str, nodes: int) -> Iterator[Problem]:
+def _unfit(path: str, plan: "Plan", instance_type: str, zone: str, nodes: int) -> Iterator[Problem]:
     arn = f"{path}.training_plan_arn"
     if plan.targets and _HYPERPOD not in plan.targets:
         yield Problem(arn, "the plan is not for HyperPod clusters", f"name a plan for {_HYPERPOD}", ", ".join(plan.targets), _HYPERPOD)
@@ -241,7 +243,7 @@ def free_addresses(environment: Environment, context: Context) -> Iterator[Probl
     # AWS has taken its own off already.
     wanted = sum(item.addresses for item in need.items if item.what != "kept by AWS")
     if subnet and subnet.free < wanted:
-        running = sum(_nodes(environment, context).own.values())
+        running = sum(_nodes(environment, context)[0].values())
         also = f"; {running} nodes of this environment have theirs already" if running else ""
         lines = " + ".join(str(item) for item in need.items if item.what != "kept by AWS")
         yield Problem(
