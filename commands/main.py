@@ -27,6 +27,7 @@ _COMMANDS: Final = (
     "calibrate",
     "replay",
     "preflight",
+    "rehearse",
     "stage-model",
     "render",
     "doctor",

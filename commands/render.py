@@ -52,7 +52,7 @@ def command(*, files: tuple[Path, ...], name: str | None, output: Path, outputs:
     if examined.stops:
         report.write([finding for finding in examined.findings if finding.stops], files=len(paths), stream=sys.stderr)
         return 1
-    _import_charts()
+    import_charts()
     from charts.render import OBSERVE_FOLDER, render_examined, write, write_documents  # noqa: PLC0415 - cdk8s takes longer to import than the checks take to run
 
     ready, unfit = render_examined(examined.environments)
@@ -87,7 +87,7 @@ class _NotInstalled(click.ClickException):
     exit_code = 3
 
 
-def _import_charts() -> None:
+def import_charts() -> None:
     """Raises ``ClickException`` when what renders is not installed: the checks need much less than the charts."""
     own = Path(sys.executable).with_name("node")
     if "JSII_NODE" not in os.environ and own.is_file():

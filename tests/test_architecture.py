@@ -25,6 +25,7 @@ FLOORS = [
     {"charts"},
     {"stacks"},
     {"pages"},
+    {"rehearsal"},
     {"commands", "app"},
 ]
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
@@ -33,6 +34,7 @@ FOREIGN = {
     "aws_reads": {"aws_cdk", "cdk8s", "constructs", "click"},
     "charts": {"aws_cdk", "boto3"},
     "pages": {"aws_cdk", "cdk8s", "boto3", "charts", "stacks"},
+    "rehearsal": {"aws_cdk", "cdk8s", "boto3", "botocore", "charts", "stacks", "click"},
     "commands": {"aws_cdk", "boto3"},
 }
 
@@ -54,9 +56,11 @@ def imports(path: Path) -> Iterator[str]:
             )
 
 
-FILES = [path for folder in ("dpd", "aws_reads", "charts", "stacks", "pages", "commands") for path in sorted((ROOT / folder).rglob("*.py"))] + [
-    ROOT / "app.py"
-]
+FILES = [
+    path
+    for folder in ("dpd", "aws_reads", "charts", "stacks", "pages", "rehearsal", "commands")
+    for path in sorted((ROOT / folder).rglob("*.py"))
+] + [ROOT / "app.py"]
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
@@ -65,7 +69,7 @@ def test_imports_point_down(path: Path) -> None:
     for module in imports(path):
         top = module.split(".")[0]
         assert top not in FOREIGN.get(here.split(".")[0], set()), f"{here} imports {module}"
-        if top in {"dpd", "aws_reads", "charts", "stacks", "pages", "commands", "app"}:
+        if top in {"dpd", "aws_reads", "charts", "stacks", "pages", "rehearsal", "commands", "app"}:
             assert FLOOR[room(module)] <= FLOOR[room(here)], f"{here} imports {module}, which is above it"
 
 
@@ -82,5 +86,5 @@ def test_the_app_is_short() -> None:
 
 def test_the_page_names_rooms_that_exist() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    for name in re.findall(r"`((?:dpd|aws_reads|charts|stacks|lambda|lifecycle|commands|pages|tests)(?:/[\w./]*)?)`", page):
+    for name in re.findall(r"`((?:dpd|aws_reads|charts|stacks|lambda|lifecycle|commands|pages|rehearsal|tests)(?:/[\w./]*)?)`", page):
         assert (ROOT / name).exists(), name

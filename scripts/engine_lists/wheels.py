@@ -1,13 +1,14 @@
 """Published wheels: fetched with pip, kept in a cache outside the project, read without being installed."""
 
 import hashlib
-import os
 import subprocess
 import sys
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from rehearsal.install import cache
 
 PLATFORM: Final = ("--platform", "manylinux_2_28_x86_64", "--platform", "manylinux_2_27_x86_64", "--python-version", "3.12")
 """One build for every machine, so that the file and its digest are the same everywhere."""
@@ -33,12 +34,6 @@ class Wheel:
                 for name in archive.namelist()
                 if name.endswith(".py")
             }
-
-
-def cache() -> Path:
-    """Where wheels stay: ``DPD_ENGINE_CACHE``, else a folder in the user's cache."""
-    given = os.environ.get("DPD_ENGINE_CACHE")
-    return Path(given) if given else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hyperpod-dpd"
 
 
 def find(package: str, version: str) -> Wheel | None:

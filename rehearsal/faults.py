@@ -1,0 +1,110 @@
+"""Faults that the gate must find, each for its own reason: a gate that has never said no proves nothing."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from health_gate.spec import DECODE, PREFILL
+
+from rehearsal import model
+from rehearsal.judge import first_cause, judge
+from rehearsal.stage import Handover, Stage
+
+_OTHER_SEED: Final = 2
+_SEED: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What is broken, and the check that must be the first to say so."""
+
+    id: str
+    title: str
+    expected: str
+    broken: Callable[[Stage], Iterator[None]]
+    impatient: bool = False
+    handovers: tuple[Handover, ...] = ("nixl", "lmcache")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the gate said of a fault."""
+
+    fault: Fault
+    cause: str
+    summary: str
+    seconds: float
+
+    @property
+    def right(self) -> bool:
+        """Whether the gate failed for the right reason."""
+        return self.cause == self.fault.expected
+
+
+def _threshold(stage: Stage) -> Iterator[None]:
+    routes = stage.front.routes
+    routes.threshold_tokens, kept = 10 * stage.script.max_model_len, routes.threshold_tokens
+    yield
+    routes.threshold_tokens = kept
+
+
+def _other_weights(stage: Stage) -> Iterator[None]:
+    """The decoder reads other weights under the same name, as after a changed bucket: the hand-over's own checks see nothing."""
+    names = stage.names(DECODE)
+    stage.stop(*names)
+    model.write_weights(stage.model, _OTHER_SEED)
+    stage.start(*names)
+    yield
+    stage.stop(*names)
+    model.write_weights(stage.model, _SEED)
+
+
+def _no_connector(stage: Stage) -> Iterator[None]:
+    """The decoder has no KV connector: it answers, and computes every prompt again."""
+    names = stage.names(DECODE)
+    stage.start(*names, without=["--kv-transfer-config"])
+    yield
+    stage.stop(*names)
+    stage.start(*names)
+
+
+def _killed(stage: Stage) -> Iterator[None]:
+    for name in stage.names(PREFILL):
+        if name in stage.processes.running:
+            stage.stop(name)
+    stage.front.routes.no_prefiller = "fail"
+    yield
+    stage.front.routes.no_prefiller = stage.script.no_prefiller
+
+
+def _fallback(stage: Stage) -> Iterator[None]:
+    """No prefiller runs, and the router sends long prompts to the decoder alone: every answer is 200 and right."""
+    for name in stage.names(PREFILL):
+        if name in stage.processes.running:
+            stage.stop(name)
+    stage.front.routes.no_prefiller = "fallback"
+    yield
+    stage.front.routes.no_prefiller = stage.script.no_prefiller
+
+
+FAULTS: Final = (
+    Fault("threshold", "threshold above the prompt", "traffic.long", _threshold),
+    Fault("weights", "decoder with other weights", "answers.match", _other_weights),
+    Fault("connector", "KV connector missing at the decoder", "kv.moved", _no_connector),
+    Fault("prefiller", "prefiller killed", "traffic.long", _killed, impatient=True),
+    Fault("fallback", "router falls back to the decoder alone", "traffic.long", _fallback),
+)
+"""In the order in which they follow from each other: the decoder is down after the second, the prefiller after the fourth."""
+
+
+def provoke(stage: Stage, fault: Fault) -> Found:
+    """Break something, let the gate look, and mend it as far as the next fault needs it."""
+    stage.say(f"fault: {fault.title}; {fault.expected} must say so")
+    with contextmanager(fault.broken)(stage):
+        report = judge(stage.script.spec, stage.stands(), stage.front, impatient=fault.impatient)
+    cause = first_cause(report)
+    summary = next((result.summary for result in report.results if result.id == cause), "everything passed")
+    found = Found(fault, cause, summary, report.seconds)
+    stage.say(f"{'as it must' if found.right else 'WRONG'}: {cause or 'nothing'}: {summary}")
+    return found
