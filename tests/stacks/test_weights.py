@@ -1,15 +1,21 @@
 """The stack that brings weights into the model bucket: what its build may do, and nothing besides."""
 
 import json
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from aws_cdk import App, Stage, Validations
+from aws_cdk import Environment as Place
+from cdk_nag import AwsSolutionsChecks
+from cfnlint.api import ManualArgs, lint
 
 from dpd.catalog import staging as facts
 from dpd.environment.names import NETWORK, STORAGE, WEIGHTS
 from tests.checks.cases import CLOSED
-from tests.stacks.conftest import changed
-from tests.stacks.support import Template
+from tests.stacks.conftest import build, changed
+from tests.stacks.support import Template, context
+from tests.support import environment
 
 KEY: Final = "arn:aws:kms:us-east-2:111122223333:key/0a1b2c3d-1111-2222-3333-444455556666"
 OTHER: Final = KEY.replace("0a1b2c3d", "0a1b2c3e")
@@ -28,8 +34,7 @@ def template(changes: dict[str, Any]) -> Template:
 
 
 def one(made: Template, kind: str) -> dict[str, Any]:
-    (found,) = [one["Properties"] for one in made.resources.values() if one["Type"] == kind]
-    return found
+    return made.one(kind)
 
 
 def statements(changes: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -111,3 +116,23 @@ def test_the_log_is_encrypted_and_kept(changes: dict[str, Any]) -> None:
     assert group["DeletionPolicy"] == "Retain"
     assert group["Properties"]["KmsKeyId"]
     assert one(made, "AWS::CodeBuild::Project")["LogsConfig"]["CloudWatchLogs"]["Status"] == "ENABLED"
+
+
+FORMS: Final = {"whole": WHOLE, "adopted": ADOPTED, "closed": {**PLAIN, **CLOSED}}
+
+
+@pytest.mark.parametrize("changes", FORMS.values(), ids=FORMS)
+def test_cfn_lint_finds_nothing(changes: dict[str, Any]) -> None:
+    found = lint(template(changes).text, config=ManualArgs(include_checks=["I3"], regions=["us-east-2"]))
+    assert [f"{match.rule.id} {match.message}" for match in found] == []
+
+
+def test_cdk_nag_finds_nothing(tmp_path: Path) -> None:
+    app = App(outdir=str(tmp_path), context=context(), analytics_reporting=False)
+    Validations.of(app).add_plugins(AwsSolutionsChecks(app))
+    for name, changes in FORMS.items():
+        typed = environment(changes)
+        build(Stage(app, name, env=Place(account=typed.account, region=typed.region)), typed)
+    app.synth()
+    reports = json.loads((tmp_path / "validation-report.json").read_text(encoding="utf-8"))["pluginReports"]
+    assert [(one["ruleName"], one["violatingConstructs"][0]["constructPath"]) for report in reports for one in report["violations"]] == []
