@@ -154,13 +154,14 @@ def _soon(rate: str, policy: Policy) -> str:
 
 def _tokens_read(endpoint: Endpoint) -> str:
     """Prompt tokens a second that prefillers compute: those that they find in their cache cost nothing."""
-    return f"{_rate('vllm:prompt_tokens_total', endpoint, 'prefill')} - {_rate('vllm:prefix_cache_hits_total', endpoint, 'prefill')}"
+    found = f"({_rate('vllm:prefix_cache_hits_total', endpoint, 'prefill')} or {_idle(endpoint, 'prefill')})"
+    return f"{_rate('vllm:prompt_tokens_total', endpoint, 'prefill')} - {found}"
 
 
 def _tokens_read_locally(endpoint: Endpoint) -> str:
     """Prompt tokens a second that decoders read themselves: of prompts below the threshold."""
     matcher = _pods(endpoint, "decode").replace("{", '{source="local_compute",', 1)
-    return f"sum(rate(vllm:prompt_tokens_by_source_total{matcher}[{RATE_SECONDS}s]))"
+    return f"sum(rate(vllm:prompt_tokens_by_source_total{matcher}[{RATE_SECONDS}s])) or {_idle(endpoint, 'decode')}"
 
 
 def _arrivals(endpoint: Endpoint) -> str:
