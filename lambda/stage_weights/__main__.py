@@ -9,7 +9,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from stage_weights.copy import PARALLEL, Broken, Copy
 from stage_weights.progress import Progress
-from stage_weights.sources import Refused, source_of
+from stage_weights.sources import HUB, Refused, source_of
 
 
 def main() -> int:
@@ -17,7 +17,7 @@ def main() -> int:
     config = Config(retries={"total_max_attempts": 8, "mode": "standard"}, max_pool_connections=4 * PARALLEL)
     client = boto3.client("s3", config=config)
     try:
-        source = source_of(os.environ["STAGE_FROM"], client, token=os.environ.get("HUB_TOKEN", ""))
+        source = source_of(os.environ["STAGE_FROM"], client, token=os.environ.get("HUB_TOKEN", ""), hub=os.environ.get("HF_ENDPOINT", HUB))
         with Progress() as progress:
             Copy(client, os.environ["STAGE_BUCKET"], os.environ["STAGE_PREFIX"], source, progress).run()
     except Refused as error:

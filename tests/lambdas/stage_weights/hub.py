@@ -30,6 +30,10 @@ class Hub:
     errors: list[int] = field(default_factory=list)
     """Status of the next answers."""
     ranges: bool = True
+    holds: dict[str, threading.Event] = field(default_factory=dict)
+    """Files whose last byte is held back until the event."""
+    held: threading.Event = field(default_factory=threading.Event)
+    """Set when a file is held back."""
     asked: list[tuple[str, str]] = field(default_factory=list)
     """Path and range of every download."""
     tokens: dict[str, set[str]] = field(default_factory=lambda: {"hub": set(), "storage": set()})
@@ -88,7 +92,11 @@ class _Answers(BaseHTTPRequestHandler):
         self.send_response(206 if start else 200)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        self.wfile.write(body[: cut[0]])
+        self.wfile.write(body[: min(cut[0], len(body) - 1 if path in self.hub.holds else len(body))])
+        if path in self.hub.holds:
+            self.wfile.flush()
+            self.hub.held.set()
+            self.hub.holds[path].wait(30)
         if self.hub.breaks.get(path):
             self.hub.breaks[path].pop(0)
             self.close_connection = True
