@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from botocore.exceptions import ClientError
 
+from aws_reads.asking import pages
 from aws_reads.session import Clients
 
 DAYS: Final = 7
@@ -21,10 +22,10 @@ class LastReport:
     content: dict[str, Any]
 
 
-def last_report(clients: Clients, bucket: str, prefix: str, environment: str, today: date) -> LastReport | None:
+def last_report(clients: Clients, bucket: str, prefix: str, environment: str, today: date, days: int = DAYS) -> LastReport | None:
     """The newest report of the last days, or ``None``. Raises botocore's errors."""
     s3 = clients("s3")
-    for back in range(DAYS):
+    for back in range(days):
         # A report that was written while we looked may be of tomorrow, by the bucket's clock.
         day = today - timedelta(days=back)
         keys = _keys(s3, bucket, f"{prefix}/{environment}/{day:%Y/%m/%d}/")
@@ -39,7 +40,7 @@ def last_report(clients: Clients, bucket: str, prefix: str, environment: str, to
 
 
 def _keys(s3: Any, bucket: str, prefix: str) -> list[str]:
-    return [each["Key"] for each in s3.list_objects_v2(Bucket=bucket, Prefix=prefix).get("Contents", ()) if each["Key"].endswith(".json")]
+    return [each["Key"] for each in pages(s3, "list_objects_v2", "Contents", Bucket=bucket, Prefix=prefix) if each["Key"].endswith(".json")]
 
 
 def code_of(error: ClientError) -> str:

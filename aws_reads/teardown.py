@@ -1,16 +1,11 @@
 """What a teardown asks: which stacks stand, and what is still in the way of the next one."""
 
-from collections.abc import Callable
-from typing import TypeVar
-
 from botocore.exceptions import ClientError
 
 from aws_reads.asking import code, pages
-from aws_reads.release import UnreadableError
-from aws_reads.session import UNREACHABLE, Clients
+from aws_reads.release import told
+from aws_reads.session import Clients
 from dpd.promotion.teardown import CLUSTER_TAG
-
-Value = TypeVar("Value")
 
 
 def protection(clients: Clients, stack: str) -> bool | None:
@@ -25,13 +20,13 @@ def protection(clients: Clients, stack: str) -> bool | None:
             raise
         return None if found["StackStatus"] == "DELETE_COMPLETE" else bool(found.get("EnableTerminationProtection", False))
 
-    return _asked(f"the stack {stack}", ask)
+    return told(f"the stack {stack}", ask)
 
 
 def load_balancers(clients: Clients, cluster: str) -> list[str]:
     """ARNs of what the load balancer controller made for a cluster and did not remove yet. Raises ``UnreadableError``."""
     given = {"TagFilters": [{"Key": CLUSTER_TAG, "Values": [cluster]}], "ResourceTypeFilters": ["elasticloadbalancing"]}
-    return _asked(
+    return told(
         "load balancers",
         lambda: sorted(
             each["ResourceARN"] for each in pages(clients("resourcegroupstaggingapi"), "get_resources", "ResourceTagMappingList", **given)
@@ -51,7 +46,7 @@ def endpoint_left(clients: Clients, name: str) -> list[str]:
             raise
         return [name]
 
-    return _asked(f"the SageMaker endpoint {name}", ask)
+    return told(f"the SageMaker endpoint {name}", ask)
 
 
 def interfaces(clients: Clients, network_stack: str) -> list[str]:
@@ -67,18 +62,9 @@ def interfaces(clients: Clients, network_stack: str) -> list[str]:
         foreign = [each for each in found if not _of_the_stack(each, own)]
         return sorted(f"{each['NetworkInterfaceId']} ({each.get('Description') or each.get('InterfaceType', '')})" for each in foreign)
 
-    return _asked(f"interfaces in the VPC of {network_stack}", ask)
+    return told(f"interfaces in the VPC of {network_stack}", ask)
 
 
 def _of_the_stack(interface: dict[str, str], own: set[str]) -> bool:
     """NAT gateways, and the endpoints that the stack itself made, go with it."""
     return interface.get("InterfaceType") == "nat_gateway" or interface.get("Description", "").rpartition(" ")[2] in own - {""}
-
-
-def _asked(what: str, ask: Callable[[], Value]) -> Value:
-    try:
-        return ask()
-    except ClientError as error:
-        raise UnreadableError(f"AWS does not tell about {what} ({code(error)}).") from None
-    except UNREACHABLE as error:
-        raise UnreadableError(f"AWS cannot be asked about {what} ({type(error).__name__}).") from None

@@ -3,10 +3,11 @@
 import json
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from aws_reads.session import Clients
     from dpd.finding import Finding
     from dpd.promotion.compare import Release
+
+Value = TypeVar("Value")
 
 _MINUTE: Final = 60
 _REPORT_BYTES: Final = 50_000_000
@@ -65,6 +68,8 @@ def command(
     known = None if report and not watch_minutes else _clients(before, profile, role_arn)
     if known and watch_minutes:
         found += _watched(known, before, watch_minutes)
+    if known:
+        found += _recorded(known, before)
     place, proof = _stored(report) if report else _newest(known, before, hours)
     found += against(proof, before, now=datetime.now(UTC), hours=hours, place=place)
     placed = [each.at(f"{from_} -> {to}", 0) for each in found]
@@ -110,28 +115,43 @@ def _clients(before: "Release", profile: str | None, role_arn: str | None) -> "C
 
 
 def _newest(known: "Clients | None", before: "Release", hours: int) -> tuple[str, Mapping[str, Any] | None]:
-    from aws_reads.release import UnreadableError, newest_report  # noqa: PLC0415
+    from aws_reads.release import newest_report  # noqa: PLC0415
 
     assert known is not None
-    reports = before.facts["reports"]
+    return _told(partial(newest_report, known, before.facts["reports"], now=datetime.now(UTC), hours=hours))
+
+
+def _recorded(known: "Clients", before: "Release") -> "list[Finding]":
+    """What the records of copied weights say of the revisions in the files."""
+    from aws_reads.release import weights_record  # noqa: PLC0415
+    from dpd.promotion.proof import against_record  # noqa: PLC0415
+
+    kept = {endpoint: model for endpoint, model in before.models.items() if model["record"]}
+    return [
+        each
+        for endpoint, model in kept.items()
+        for each in against_record(endpoint, model["revision"], _told(partial(weights_record, known, **model["record"])))
+    ]
+
+
+def _told(ask: Callable[[], Value]) -> Value:
+    from aws_reads.release import UnreadableError  # noqa: PLC0415
+
     try:
-        return newest_report(known, reports["bucket"], reports["prefix"], now=datetime.now(UTC), hours=hours)
+        return ask()
     except UnreadableError as error:
         raise UnableError(str(error)) from None
 
 
 def _watched(known: "Clients", before: "Release", minutes: int) -> "list[Finding]":
     """Look every minute, and give up as soon as something is raised."""
-    from aws_reads.release import UnreadableError, alarm_states  # noqa: PLC0415
+    from aws_reads.release import alarm_states  # noqa: PLC0415
     from dpd.promotion.alarms import raised  # noqa: PLC0415
 
     prefix = before.facts["alarms"]
-    try:
-        for left in range(minutes, -1, -1):
-            if found := raised(alarm_states(known, prefix), prefix, last=left == 0):
-                return found
-            if left:
-                time.sleep(_MINUTE)
-    except UnreadableError as error:
-        raise UnableError(str(error)) from None
+    for left in range(minutes, -1, -1):
+        if found := raised(_told(partial(alarm_states, known, prefix)), prefix, last=left == 0):
+            return found
+        if left:
+            time.sleep(_MINUTE)
     return []

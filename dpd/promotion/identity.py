@@ -7,27 +7,27 @@ from dpd.backends.site import Site
 from dpd.environment.endpoint import Endpoint
 from dpd.environment.environment import Environment
 from dpd.environment.names import REPORT_PREFIX, LlmdNames, Names, weights_volume
+from dpd.staging import record_key
 
 PREFIX: Final = "{prefix}"
 
 
 def identity(environment: Environment) -> dict[str, Any]:
     """The environment's own values by what they stand for, its models, its declared differences, and where its reports are."""
-    names = Names.of(environment)
+    names, site = Names.of(environment), Site.of(environment)
     return {
-        "own": [[text, mark] for text, mark in sorted(_own(environment, names), key=lambda pair: (-len(pair[0]), pair))],
-        "models": {f"{endpoint.namespace}/{endpoint.name}": _model(endpoint) for endpoint in environment.endpoints},
+        "own": [[text, mark] for text, mark in sorted(_own(environment, names, site), key=lambda pair: (-len(pair[0]), pair))],
+        "models": {f"{endpoint.namespace}/{endpoint.name}": _model(endpoint, site) for endpoint in environment.endpoints},
         "differences": [difference.model_dump() for difference in environment.promotion.differences],
         "proof_hours": environment.promotion.proof_hours,
-        "reports": {"bucket": names.log_bucket, "prefix": f"{REPORT_PREFIX}/{names.prefix}"},
+        "reports": {"bucket": names.log_bucket, "prefix": REPORT_PREFIX, "environment": names.prefix},
         "alarms": f"{names.prefix}-",
         "eks_cluster": environment.cluster.existing.name if environment.cluster.existing else names.eks_cluster,
     }
 
 
-def _own(environment: Environment, names: Names) -> Iterator[tuple[str, str]]:
+def _own(environment: Environment, names: Names, site: Site) -> Iterator[tuple[str, str]]:
     """Every value that is this environment's and no other's, with the mark that a comparison reads in its place."""
-    site = Site.of(environment)
     yield names.prefix, PREFIX
     yield environment.account, "{account}"
     yield environment.region, "{region}"
@@ -65,13 +65,14 @@ def _of_endpoint(endpoint: Endpoint, site: Site) -> Iterator[tuple[str, str]]:
         yield weights_volume(site.prefix, endpoint.namespace, claim), f"{{volume of {place}}}"
 
 
-def _model(endpoint: Endpoint) -> dict[str, Any]:
-    """Which model, and which revision of it where somebody knows."""
+def _model(endpoint: Endpoint, site: Site) -> dict[str, Any]:
+    """Which model, which revision of it where somebody knows, and where the record of a copy of its weights would lie."""
     source = endpoint.model.source
     return {
         "name": endpoint.model.shape.name,
         "source": source.kind,
         "revision": source.hub.revision if source.hub else endpoint.model.revision,
+        "record": {"bucket": site.model_bucket, "key": record_key(source.s3.prefix)} if source.s3 else None,
     }
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from dpd.finding import Finding
 from dpd.promotion.compare import Release
-from dpd.promotion.faults import NO_REPORT, NOT_PASSED, OTHER_RELEASE, STALE
+from dpd.promotion.faults import NO_REPORT, NOT_PASSED, OTHER_MODEL, OTHER_RELEASE, STALE
 
 
 def as_report(body: bytes) -> dict[str, Any]:
@@ -63,3 +63,18 @@ def _young(started: float, now: datetime, hours: int, place: str) -> list[Findin
         return []
     what = "is of the future" if age < timedelta() else f"is {age.total_seconds() / 3600:,.0f} hours old"
     return [STALE.finding(place, what, "let the gate run again, or allow more with promotion.proof_hours", limit=f"{hours} hours")]
+
+
+def against_record(endpoint: str, revision: str | None, record: Mapping[str, Any] | None) -> list[Finding]:
+    """What the record of a copy of weights (``dpd stage-model``) says against the revision in the file. No record says nothing."""
+    if record is None:
+        return []
+    place = f"{endpoint} model.revision"
+    if record.get("complete") is not True:
+        return [OTHER_MODEL.finding(place, "the copy of its weights is not complete, by its own record", "run dpd stage-model again")]
+    source = str(record.get("source", ""))
+    commit = source.rpartition("@")[2] if source.startswith("hub:") else None
+    if commit in (None, revision):
+        return []
+    fix = "write that commit to model.revision, or copy the other weights"
+    return [OTHER_MODEL.finding(place, "is not the commit that was copied", fix, value=revision or "(unknown)", limit=commit)]

@@ -14,6 +14,7 @@ from tests.lambdas.health_gate.aws_calls import Calls, Refuse
 from tests.promotion.made import STAGING, assembly, report, typed
 
 BUCKET = "llama-dpd-dev-logs-111122223333-us-east-2"
+REVISION = "6f6073b423013f6a7d4d9f39144961bfbfbc386b"
 QUIET = {"llama-dpd-dev-gate-Failed": "OK"}
 
 
@@ -27,7 +28,7 @@ class Account:
             {
                 "GetCallerIdentity": lambda _: {"Account": self.account, "Arn": f"arn:aws:iam::{self.account}:role/release", "UserId": "U"},
                 "ListObjectsV2": self._listed,
-                "GetObject": lambda asked: {"Body": io.BytesIO(self.reports[asked["Key"]])},
+                "GetObject": self._object,
                 "DescribeAlarms": self._states,
             }
         )
@@ -41,6 +42,11 @@ class Account:
     def _listed(self, asked: dict[str, Any]) -> dict[str, Any]:
         assert asked["Bucket"] == BUCKET
         return {"Contents": [{"Key": key} for key in sorted(self.reports) if key.startswith(asked["Prefix"])]}
+
+    def _object(self, asked: dict[str, Any]) -> dict[str, Any]:
+        if asked["Key"] not in self.reports:
+            raise Refuse("NoSuchKey", 404)
+        return {"Body": io.BytesIO(self.reports[asked["Key"]])}
 
     def _states(self, asked: dict[str, Any]) -> dict[str, Any]:
         assert asked["AlarmNamePrefix"] == "llama-dpd-dev-"
@@ -130,6 +136,23 @@ def test_an_alarm_that_is_raised_while_somebody_watches_refuses(dpd: Dpd, accoun
     assert "PRM010" in said.err
 
 
+@pytest.mark.parametrize(
+    ("record", "says"),
+    [
+        ({"complete": True, "source": f"hub:meta-llama/Llama-3.3-70B-Instruct@{REVISION}"}, ""),
+        ({"complete": True, "source": "s3://elsewhere/Llama/"}, ""),
+        ({"complete": True, "source": f"hub:meta-llama/Llama-3.3-70B-Instruct@{'0' * 40}"}, "is not the commit that was copied"),
+        ({"complete": False, "source": f"hub:meta-llama/Llama-3.3-70B-Instruct@{REVISION}"}, "is not complete"),
+        ([], "is not complete"),
+    ],
+)
+def test_the_record_of_a_copy_speaks_for_the_revision(dpd: Dpd, account: Account, release: Path, record: Any, says: str) -> None:
+    account.stores(passed())
+    account.reports["dpd-staging/Llama-3.3-70B-Instruct/manifest.json"] = json.dumps(record).encode()
+    said = promote(dpd, release)
+    assert (said.code, says in said.err) == (1 if says else 0, True), said.err
+
+
 @pytest.mark.parametrize("alarms", [{}, {"llama-dpd-dev-gate-Failed": "INSUFFICIENT_DATA"}])
 def test_alarms_that_nobody_knows_refuse(dpd: Dpd, account: Account, release: Path, alarms: dict[str, str]) -> None:
     account.stores(passed())
@@ -187,5 +210,6 @@ def test_differences_are_said_field_by_field(dpd: Dpd, account: Account, tmp_pat
     ],
 )
 def test_what_cannot_be_compared_is_told(dpd: Dpd, release: Path, arguments: list[str], code: int, says: str) -> None:
-    said = dpd("promote", *(["--assembly", release] if "--assembly" not in arguments else []), *arguments)
+    where = [] if "--assembly" in arguments else ["--assembly", str(release)]
+    said = dpd("promote", *where, *arguments)
     assert (said.code, says in said.err) == (code, True), said.err
