@@ -222,7 +222,7 @@ def trust(plan: Plan) -> Iterator[str]:
         if other is not None and state(plan, other) == HOLDS:
             yield f"{other.candidate.name} holds them at the bad end too"
     for outcome in filter(plan.perhaps, plan.rejected):
-        yield f"{outcome.candidate.name} would hold them at the good end of the ranges, and be the advice then"
+        yield f"{outcome.candidate.name} would hold the objectives at the good end of the ranges, and could be the advice"
     if plan.second is not None and plan.second is not plan.verdict.decision:
         yield f"the two engines disagree: of the same layouts the closed form says: {plan.second}. A limit is near"
     elif plan.second is not None:

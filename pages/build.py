@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from datetime import date
 from typing import Final
 
+from dpd.planning import needs
 from dpd.planning import plan as planning
 from dpd.planning.bands import Banded
 from dpd.planning.candidate import Band, Goal, Outcome
@@ -155,7 +156,7 @@ def _threshold(plan: Plan, outcome: Outcome) -> Threshold:
     )  # fmt: skip
 
 
-def _memory(one: planning.Memory) -> Memory:
+def _memory(one: needs.Memory) -> Memory:
     return Memory(one.who, (one.weights_gib, one.activation_gib, one.kv_gib, one.buffer_gib, one.runtime_gib), one.gpu_gib)
 
 

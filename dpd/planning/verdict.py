@@ -12,7 +12,7 @@ from dpd.planning.sweep import Sweep, closed_form, holds, rank, sweep
 
 FACTORS: Final = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0)
 """The rates at which the layouts are compared, as multiples of the asked one."""
-_FEW_TIMES, _MANY_TIMES = 2, 100
+_HARDLY, _FEW_TIMES, _MANY_TIMES = 1.005, 2, 100
 _NEAR: Final = 0.15
 """How much of an objective may be left for a result to be called near its limit."""
 
@@ -123,6 +123,8 @@ def missed(outcome: Outcome, case: Case) -> str:
 def _times(factor: float) -> str:
     if factor >= _MANY_TIMES:
         return "over a hundred times"
+    if factor < _HARDLY:
+        return "just over"
     return f"{factor:.2f} times" if factor < _FEW_TIMES else f"{factor:.2g} times"
 
 

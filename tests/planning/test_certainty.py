@@ -75,7 +75,7 @@ def test_what_was_rejected_may_be_right_at_the_good_end() -> None:
     first, *_ = found.rejected
     assert found.perhaps(first)
     assert not found.settled
-    assert any(note.startswith(f"{first.candidate.name} would hold them") for note in trust(found))
+    assert any(note.startswith(f"{first.candidate.name} would hold the objectives") for note in trust(found))
 
 
 def test_engines_that_disagree_are_told_on() -> None:

@@ -13,8 +13,8 @@ from dpd.environment.yaml_edit import edited as edited_text
 from dpd.planning.candidate import Candidate, Case
 from dpd.planning.case import of_file
 from dpd.planning.closed_form import estimate
+from dpd.planning.needs import size
 from dpd.planning.patch import Patch, patch_of
-from dpd.planning.plan import size
 from tests.planning.simulated import case
 from tests.support import EXAMPLE, TODAY, environment
 

@@ -1,8 +1,8 @@
 """The traffic file and its requests: every kind of mistake has words, and a seed decides everything."""
 
 import json
-from collections import Counter
 import statistics
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
