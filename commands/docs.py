@@ -10,6 +10,7 @@ from commands import readme
 from commands.rules import families
 from commands.schema import schema_text
 from dpd.environment.descriptions import json_schema
+from dpd.observe.runbook import runbook
 from dpd.planning.traffic import Traffic
 from dpd.promotion.settings import ReleaseSettings
 
@@ -26,6 +27,7 @@ def generated() -> dict[str, str]:
         "environment.schema.json": schema_text(),
         "configuration.md": "\n".join(_configuration()) + "\n",
         "checks.md": "\n".join(_checks()) + "\n",
+        "runbook.md": "\n".join(("# Runbook", "", _MADE, "", *runbook())) + "\n",
         "traffic.schema.json": json.dumps(traffic_schema(), indent=2, ensure_ascii=False) + "\n",
         "traffic.md": "\n".join(_traffic()) + "\n",
         "pipeline.schema.json": json.dumps(release_schema(), indent=2, ensure_ascii=False) + "\n",

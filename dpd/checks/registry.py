@@ -18,7 +18,7 @@ FAMILIES: Final = (
     "instances", "placement", "addresses", "capacity", "packing", "memory", "handover", "parallelism", "expert_parallel", "tiers",
     "backends", "llmd", "operator", "scaling", "runtime", "engines",
     "names", "secrets", "kubernetes", "lustre", "buckets", "security_groups", "network", "cluster", "groups", "add_ons",
-    "sources", "gate", "raw", "manifests", "llmd_pods", "llmd_routing",
+    "sources", "gate", "observe", "raw", "manifests", "llmd_pods", "llmd_routing",
     "preflight", "preflight_account", "preflight_capacity", "preflight_storage", "preflight_cluster",
 )  # fmt: skip
 """Modules of this package that hold rules over an environment, in the order of the table of checks."""

@@ -80,11 +80,13 @@ def fleet_dashboard(endpoints: Sequence[Watched], environment: str) -> Dashboard
                      limits=(0.01,))  # fmt: skip
 
     by_role = "{{endpoint}} {{role}}"
+    cost = any(role.usd_per_hour for it in endpoints for role in (it.prefill, it.decode))
+    saved = any(it.usd_per_prompt_token for it in endpoints)
     total = (
-        Panel("Cost per hour", "currencyUSD", (Query(f'sum({records.USD}{{environment="{environment}"}})', "all"),),
-              "What the answering pods cost, by their share of their nodes.", "number", width=6),
-        Panel("Saved per hour by caches", "currencyUSD", (Query(f'sum({records.SAVED_USD}{{environment="{environment}"}})', "all"),),
-              "What the prompt tokens would cost that were not read again.", "number", width=6),
+        *((Panel("Cost per hour", "currencyUSD", (Query(f'sum({records.USD}{{environment="{environment}"}})', "all"),),
+                 "What the answering pods cost, by their share of their nodes.", "number", width=6),) if cost else ()),
+        *((Panel("Saved per hour by caches", "currencyUSD", (Query(f'sum({records.SAVED_USD}{{environment="{environment}"}})', "all"),),
+                 "What the prompt tokens would cost that were not read again.", "number", width=6),) if saved else ()),
         Panel("Requests", "reqps", (Query(f'sum({records.REQUESTS}{{environment="{environment}"}})', "all"),), "All endpoints.", "number",
               width=6),
         Panel("Alarms", "none", (Query(f'count(ALERTS{{alertstate="firing",environment="{environment}"}}) or vector(0)', "firing"),),
@@ -116,8 +118,9 @@ def fleet_dashboard(endpoints: Sequence[Watched], environment: str) -> Dashboard
             lines("Size of a rank's hand-over", "bytes", records.KV_SIZE, "Small ones are all fixed cost."),
         )),
         Row("Money", (
-            lines("Cost per hour", "currencyUSD", records.USD, "By role.", by_role),
-            lines("Saved per hour by caches", "currencyUSD", records.SAVED_USD, "Tokens not read again, at what reading them costs."),
+            *((lines("Cost per hour", "currencyUSD", records.USD, "By role.", by_role),) if cost else ()),
+            *((lines("Saved per hour by caches", "currencyUSD", records.SAVED_USD, "Tokens not read again, at what reading them costs."),)
+              if saved else ()),
             lines("Tokens saved", "cps", records.SAVED_TOKENS, "Prompt tokens in a second that were not read again."),
         )),
     )  # fmt: skip
