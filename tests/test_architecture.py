@@ -26,7 +26,7 @@ FLOORS = [
     {"stacks"},
     {"pages"},
     {"rehearsal"},
-    {"commands", "app"},
+    {"commands", "app", "pipeline"},
 ]
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 FOREIGN = {
@@ -60,7 +60,7 @@ FILES = [
     path
     for folder in ("dpd", "aws_reads", "charts", "stacks", "pages", "rehearsal", "commands")
     for path in sorted((ROOT / folder).rglob("*.py"))
-] + [ROOT / "app.py"]
+] + [ROOT / "app.py", ROOT / "pipeline.py"]
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
