@@ -48,7 +48,7 @@ def replay_of(environment: Environment, index: int, ask: Ask) -> Replay:
     """Replay a day of an endpoint. Raises ``ReplayError``."""
     endpoint = environment.endpoints[index]
     sides = _sides(environment, index)
-    system, velocity = _system(endpoint, sides, ask), tuple(_velocity(endpoint, side) for side in sides)
+    system, velocity = _system(endpoint, sides, ask), tuple(_velocity(endpoint, side, ask) for side in sides)
     most = ask.ceilings or tuple(_ceiling(environment, side) for side in sides)
     prefill, decode = (_policy(endpoint, side, speed, count) for side, speed, count in zip(sides, velocity, most, strict=True))
     if ask.input_tokens + ask.output_tokens > endpoint.model.max_model_len:
@@ -73,10 +73,13 @@ def _sides(environment: Environment, index: int) -> tuple[RoleOnGpus, RoleOnGpus
     return found["prefill"], found["decode"]
 
 
-def _velocity(endpoint: Endpoint, side: RoleOnGpus) -> float:
-    found = of_role(endpoint, side.placed.name, side.instance)
+def _velocity(endpoint: Endpoint, side: RoleOnGpus, ask: Ask) -> float:
+    """What the signals divide by: what the file says, else the estimate under what was measured."""
+    found, scaling = of_role(endpoint, side.placed.name, side.instance), side.placed.role.autoscaling
     assert found is not None  # _pod has said so
-    return found
+    if scaling and scaling.tokens and scaling.tokens.tokens_per_second:
+        return found
+    return found * (ask.prefill_speed if side.placed.name == "prefill" else ask.decode_speed)
 
 
 def _pod(endpoint: Endpoint, side: RoleOnGpus, ask: Ask) -> Pod:

@@ -3,7 +3,7 @@
 import json
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ KNOWN = {
     )
     for example in (EXAMPLE, LLMD_EXAMPLE)
 }  # fmt: skip
-Series = dict[str, Sequence[float]]
+Series = Mapping[str, Sequence[float]]
 
 
 def query(name: str, example: Path = LLMD_EXAMPLE) -> str:
