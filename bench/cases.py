@@ -90,6 +90,7 @@ def bench(scratch: Path) -> Bench:
     cases = (
         _absolute("dpd check, one environment", Command((*check, str(DEV)), one), IMPORTS, 0.25),
         _absolute("dpd check, 100 endpoints", Command(check, hundred), IMPORTS, 1.0),
+        _absolute("dpd replay, one day lived four times", Command((DPD, "replay", str(LLMD), "--ceilings", "8:4"), one), IMPORTS, 3.0),
         _absolute("dpd render, one endpoint", Command(render, one), OBJECTS, 0.6),
         _absolute("dpd render, 100 endpoints", Command(render, hundred), OBJECTS, 3.0),
         _absolute(ONE_LLMD, Command(render, llmd[1]), OBJECTS, 0.7),

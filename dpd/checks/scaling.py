@@ -8,7 +8,7 @@ from dpd.checks.registry import Context, Problem, check
 from dpd.environment.endpoint import Autoscaling, TokenScaling, is_workspace
 from dpd.environment.environment import Environment
 from dpd.finding import Level
-from dpd.scaling.policy import HPA_TOLERANCE, LONGEST_WINDOW_SECONDS, down_window_seconds
+from dpd.scaling.policy import HPA_TOLERANCE, LONGEST_WINDOW_SECONDS, SMOOTHING_SECONDS, down_window_seconds
 from dpd.scaling.velocity import of_role as velocity_of
 from dpd.sizing.fleet import PlacedRole, roles
 from dpd.sizing.startup import startup_budget_seconds
@@ -182,6 +182,25 @@ def _raw_zero(environment: Environment, _: Context) -> Iterator[Problem]:
                 )
                 path = f"endpoints[{index}].raw.spec.pdSpec.autoScalingSpec.{scaler}.minReplicaCount"
                 yield Problem(path, message, "write 1, or remove the field", 0, "1 or more", level=None if decode else Level.WARNING)
+
+
+@check(
+    "SCL009", "The series that scale a role are collected, and often enough",
+    why="Gauges are averaged over two minutes and rates taken over five: with rarer readings a window holds one sample or none, and the "
+        "query has no answer. Without an answer no pod comes.",
+    link=_KEDA,
+)  # fmt: skip
+def _collected(environment: Environment, _: Context) -> Iterator[Problem]:
+    observe, most = environment.observe, SMOOTHING_SECONDS // 2
+    for placed, _scaling, _tokens in _by_tokens(environment):
+        if observe.metrics == "none":
+            message = "scales by metrics that nobody here collects"
+            fix = "set observe.metrics, or acknowledge that the cluster's own Prometheus reads the pods' metrics"
+            yield Problem(f"{placed.path}.autoscaling.tokens.prometheus", message, fix, level=Level.WARNING)
+        elif observe.scrape_interval_seconds > most:
+            message = f"a window of {SMOOTHING_SECONDS} s holds fewer than two readings"
+            yield Problem("observe.scrape_interval_seconds", message, "use 30", observe.scrape_interval_seconds, f"at most {most}")
+            return
 
 
 def _mapping(value: Any, key: str) -> dict[str, Any]:

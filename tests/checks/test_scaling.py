@@ -12,8 +12,11 @@ CLUSTER = "http://prometheus.monitoring.svc.cluster.local:9090"
 P, D = "endpoints[0].prefill.autoscaling", "endpoints[0].decode.autoscaling"
 
 
+COLLECTED = {"observe.metrics": "managed_prometheus"}
+
+
 def scaled(role: str = P, /, **more: Any) -> dict[str, Any]:
-    return {role: {"min_replicas": 1, "max_replicas": 2, **more}}
+    return {role: {"min_replicas": 1, "max_replicas": 2, **more}, **COLLECTED}
 
 
 def tokens(role: str = P, /, **more: Any) -> dict[str, Any]:
@@ -47,6 +50,9 @@ def cloudwatch(**more: Any) -> dict[str, Any]:
         ("SCL006", {**tokens(), "cluster.groups.prefill.instance_type": "ml.g5.48xlarge"}, f"{P}.tokens.tokens_per_second"),
         ("SCL007", scaled(tokens={"prometheus": CLUSTER}), f"{P}.tokens.prometheus"),
         ("SCL007", scaled(tokens={"prometheus": f"{WORKSPACE}/api/v1"}), f"{P}.tokens.prometheus"),
+        ("SCL009", tokens() | {"observe.metrics": "none"}, f"{P}.tokens.prometheus"),
+        ("SCL009", tokens() | {"observe.scrape_interval_seconds": 61}, "observe.scrape_interval_seconds"),
+        ("SCL009", {**tokens(), **tokens(D), "observe.scrape_interval_seconds": 300}, "observe.scrape_interval_seconds"),
         (
             "SCL008",
             {"endpoints[0].raw.spec.pdSpec.autoScalingSpec.decodingAutoScaling.minReplicaCount": 0},
@@ -63,6 +69,8 @@ def test_what_is_wrong_has_its_id_and_place(id: str, wrong: dict[str, Any], path
     [
         (EXAMPLE, tokens()),
         (EXAMPLE, tokens(D)),
+        (EXAMPLE, tokens() | {"observe.scrape_interval_seconds": 60}),
+        (EXAMPLE, cloudwatch() | {"observe.metrics": "none"}),
         (EXAMPLE, tokens(utilization=0.9)),
         (EXAMPLE, tokens(backlog_seconds=1.8)),
         (EXAMPLE, tokens(tokens_per_second=2100)),
