@@ -14,7 +14,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 COMPILE := uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
 
-.PHONY: help setup planner synth test lint types unit docs bench engine-lists engine-parser lock clean
+.PHONY: help setup planner synth test lint types unit docs bench engine-lists engine-parser rehearse lock clean
 
 help:  ## What can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 15
@@ -64,8 +64,11 @@ engine-lists: setup  ## Read the flags, keys and metrics of vLLM, LMCache and ro
 	python -m scripts.engine_lists
 	git --no-pager diff --stat -- dpd/catalog/data/engines
 
-engine-parser: setup  ## Let the real parsers of vLLM and LMCache read every example (installs 3 GB outside of the project, once)
+engine-parser: setup  ## Let the real parsers of vLLM and LMCache read every example (the same installation as for make rehearse)
 	python -m scripts.engine_parser
+
+rehearse: setup  ## Run the examples on this CPU: prefiller, decoder, router, and the gate as judge (installs 4 GB outside of the project, once)
+	pytest -m rehearsal tests/rehearsal
 
 lock:  ## Resolve the lock files again (needs uv)
 	$(COMPILE) --extra doctor --extra deploy --extra test -o requirements.lock

@@ -29,20 +29,24 @@ _FAILED_TRANSFERS: Final = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A request through the front, and the counters of all decoders around it. ``at`` in seconds of ``time.monotonic``."""
+    """A request through the front, and the counters of all decoders around it. ``split``: through a prefiller."""
 
-    path: str
+    split: bool
     prompt_tokens: int
     answer_tokens: int
     ttft_ms: float
     itl_ms: float
     seconds: float
-    at: float
     kv_bytes: int
     kv_bytes_computed: int
     external_tokens: int
     transfer_seconds: float
     equal: bool | None
+
+    @property
+    def way(self) -> str:
+        """Who worked on it."""
+        return "prefill, then decode" if self.split else "decode alone"
 
     @property
     def exact(self) -> bool:
@@ -84,7 +88,7 @@ class Cost:
 
 
 class Driver:
-    """Sends requests to a front, or to a worker alone. ``exact``: the connector counts bytes."""
+    """Sends requests to a front, or to a worker alone. ``block_size`` is 0 where the connector counts no bytes."""
 
     def __init__(self, endpoint: Endpoint, front: Front, prefill: Sequence[str], decode: Sequence[str], block_size: int, say: Say) -> None:
         self._endpoint, self._front, self._say = endpoint, front, say
@@ -98,14 +102,11 @@ class Driver:
         for number in range(long + short):
             sample = self._sample(self._text(long=number < long), compared=number < long)
             found.append(sample)
-            moved = (
-                f"{sample.kv_bytes:,} bytes of KV moved, {sample.kv_bytes_computed:,} computed"
-                if sample.kv_bytes_computed
-                else "no KV moved"
-            )
+            bytes_moved = f"{sample.kv_bytes:,} bytes of KV moved, {sample.kv_bytes_computed:,} computed, " if self._block_size else ""
+            moved = f"{bytes_moved}{sample.external_tokens} tokens from prefill"
             same = {True: ", answer equal", False: ", ANSWER DIFFERS", None: ""}[sample.equal]
             tokens = f"{sample.prompt_tokens} + {sample.answer_tokens} tokens"
-            self._say(f"{sample.path}: {tokens}, TTFT {sample.ttft_ms:.0f} ms, inter-token {sample.itl_ms:.0f} ms, {moved}{same}")
+            self._say(f"{sample.way}: {tokens}, TTFT {sample.ttft_ms:.0f} ms, inter-token {sample.itl_ms:.0f} ms, {moved}{same}")
         return found
 
     def cost(self, requests: int) -> Cost:
@@ -145,7 +146,6 @@ class Driver:
         series = self._endpoint.series
         reference = self.alone(text, salt=f"{self._run} alone") if compared else None
         before, trips = self._counters(), len(self._front.trips)
-        begin = time.monotonic()
         answer = self._ask(self._front.url, text)
         split = self._front.trips[trips].split
         after = self._settled(before, wanted=split)
@@ -154,9 +154,9 @@ class Driver:
             return sum(rise(old, new, names) or 0.0 for old, new in zip(before, after, strict=True))
 
         return Sample(
-            "prefill, then decode" if split else "decode alone",
-            answer.prompt_tokens, answer.completion_tokens, answer.ttft_ms, answer.itl_ms, answer.seconds, begin,
-            int(rose(series.kv_bytes)), SHAPE.kv_bytes(answer.prompt_tokens, self._block_size) if split else 0,
+            split,
+            answer.prompt_tokens, answer.completion_tokens, answer.ttft_ms, answer.itl_ms, answer.seconds,
+            int(rose(series.kv_bytes)), SHAPE.kv_bytes(answer.prompt_tokens, self._block_size) if split and self._block_size else 0,
             int(rose(series.external_tokens)), rose(series.kv_seconds),
             None if reference is None else not compare(answer, reference, self._endpoint.logprob_tolerance)[0],
         )  # fmt: skip

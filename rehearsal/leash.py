@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 
-GRACE_SECONDS = 8.0
+GRACE_SECONDS = 4.0
 _SUBREAPER = 36
 """PR_SET_CHILD_SUBREAPER of Linux."""
 

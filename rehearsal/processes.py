@@ -15,10 +15,12 @@ from typing import Final
 from rehearsal.say import GIBIBYTE, Broken, Say, Unable
 
 _LEASH: Final = Path(__file__).with_name("leash.py")
+MARK: Final = "DPD_REHEARSAL"
+"""Variable that every process of a rehearsal has, with the folder of its logs: what is left behind would be known by it."""
 _LINES: Final = 6
 _WIDTH: Final = 220
 _BEAT_SECONDS: Final = 10.0
-_END_SECONDS: Final = 20.0
+_END_SECONDS: Final = 40.0
 _OK: Final = 200
 
 
@@ -82,7 +84,7 @@ class Processes:
             out.flush()
             popen = subprocess.Popen(  # noqa: S603 - argument lists from manifests, no shell
                 [sys.executable, str(_LEASH), *argv], stdin=subprocess.PIPE, stdout=out, stderr=out,
-                env=dict(variables), cwd=self.folder, start_new_session=True,
+                env={**variables, MARK: str(self.folder)}, cwd=self.folder, start_new_session=True,
             )  # fmt: skip
         process = self.running[name] = Process(name, log, url, popen, time.monotonic())
         return process

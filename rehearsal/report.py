@@ -80,7 +80,7 @@ def _summary(result: Result) -> Iterator[str]:
     yield f"{outcome}  rehearsal of {result.endpoint} ({result.backend}) in {result.environment}, {result.seconds:.0f} s"
     for text in result.wrong:
         yield f"      {text}"
-    split = [each for each in result.samples if each.kv_bytes_computed]
+    split = [each for each in result.samples if each.split]
     if any(each.kv_bytes for each in split):
         exact = sum(each.exact for each in split)
         yield f"      KV: {sum(each.kv_bytes for each in split):,} bytes moved, {exact} of {len(split)} hand-overs exactly as computed"
@@ -139,7 +139,7 @@ def _traffic(result: Result) -> Iterator[str]:
     yield from _table(
         ("way", "prompt + answer tokens", "TTFT", "inter-token", "KV bytes moved", "computed", "tokens from prefill", "transfer", "answer"),
         (
-            (each.path, f"{each.prompt_tokens} + {each.answer_tokens}", f"{each.ttft_ms:.0f} ms", f"{each.itl_ms:.0f} ms",
+            (each.way, f"{each.prompt_tokens} + {each.answer_tokens}", f"{each.ttft_ms:.0f} ms", f"{each.itl_ms:.0f} ms",
              f"{each.kv_bytes:,}",
              f"{each.kv_bytes_computed:,}", each.external_tokens, f"{each.transfer_seconds * 1000:.2f} ms",
              {True: "equal", False: "DIFFERS", None: "not compared"}[each.equal])

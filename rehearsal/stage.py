@@ -135,7 +135,8 @@ class Stage:
 
     def driver(self) -> Driver:
         """Traffic for this endpoint."""
-        return Driver(self.endpoint, self.front, self.urls(PREFILL), self.urls(DECODE), self.script.block_size, self.say)
+        block_size = self.script.block_size if self.script.handover == "nixl" else 0
+        return Driver(self.endpoint, self.front, self.urls(PREFILL), self.urls(DECODE), block_size, self.say)
 
     def start(self, *names: str, without: Iterable[str] = ()) -> None:
         """Start workers and wait until they answer. ``without`` are flags that are left out, for a fault."""

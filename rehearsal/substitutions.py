@@ -75,10 +75,11 @@ FLAGS: Final[tuple[tuple[str, Value, str], ...]] = (
 )  # fmt: skip
 """Flags that get another value where the manifest has them."""
 DROPPED: Final = (
-    "--attention-backend", "--chat-template", "--enable-auto-tool-choice", "--hf-overrides", "--model-loader-extra-config",
+    "--attention-backend", "--chat-template", "--enable-auto-tool-choice", "--hf-overrides", "--kv-events-config",
+    "--model-loader-extra-config",
     "--quantization", "--reasoning-parser", "--revision", "--speculative-config", "--tokenizer", "--tool-call-parser",
 )  # fmt: skip
-"""Flags that belong to the real model or to a GPU."""
+"""Flags that belong to the real model, to a GPU, or to a picker that would listen to all workers."""
 ADDED: Final = (("--enforce-eager", "compiling takes longer than everything else"),)
 CONNECTOR: Final[tuple[tuple[tuple[str, ...], Any, str], ...]] = (
     (("kv_buffer_device",), "cpu", "there is no GPU memory"),
@@ -148,7 +149,7 @@ def _argument(argument: Argument, place: Place, note: Note) -> Iterator[str]:
     if flag == "--model":
         return
     if flag in DROPPED:
-        note(flag, said or flag, _ABSENT, "it belongs to the real model or to a GPU")
+        note(flag, said or flag, _ABSENT, "it belongs to the real model, to a GPU or to the picker")
         return
     yield flag
     if flag == _CONNECTOR:
@@ -167,7 +168,7 @@ def _connector(said: str, note: Note) -> str:
     if inner:
         hands_over = next((each for each in inner if "Nixl" in each.get("kv_connector", "")), inner[0])
         note(f"{_CONNECTOR}: kv_connector", config["kv_connector"], hands_over["kv_connector"], "tiers need a GPU's memory to leave")
-        config = hands_over
+        config = {"kv_load_failure_policy": config.get("kv_load_failure_policy", "fail"), **hands_over}
     for path, here, why in CONNECTOR:
         holder = config
         for key in path[:-1]:
