@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.inputs import DEV, LLMD, folder_of, with_endpoints
-from bench.measure import Command
+from bench.measure import Command, once
 
 ROOT: Final = Path(__file__).parent.parent
 PYTHON: Final = sys.executable
@@ -19,6 +19,7 @@ IMPORTS: Final = "import pydantic and yaml"
 OBJECTS: Final = "cdk8s app of 20 objects"
 EMPTY_APP: Final = "empty one-stack CDK app"
 ONE_ENVIRONMENT: Final = "app.py, one environment"
+LIBRARY: Final = "AWS's comparison of the same templates"
 ONE_LLMD: Final = "dpd render, one llm-d endpoint"
 TEN_LLMD: Final = "dpd render, 10 llm-d endpoints"
 _REFERENCE_SECONDS: Final = {IMPORTS: 0.054, OBJECTS: 0.28}
@@ -41,6 +42,16 @@ app = cdk.App()
 cdk.CfnResource(cdk.Stack(app, "s"), "r", type="AWS::CloudFormation::WaitConditionHandle")
 app.synth()
 """
+_LIBRARY: Final = """
+import sys
+from pathlib import Path
+from dpd.review.assembly import read
+from dpd.review.library import aws_library
+old, new = (read(Path(folder)).stacks for folder in sys.argv[2:])
+aws_library(Path(sys.argv[1]))({key: (old[key].template, new[key].template) for key in new})
+"""
+_REVIEW: Final = '"$0" review --base "$1" --after "$2" --html review.html > review.md; test $? -eq 10'
+"""10 is what a review of harmless changes ends with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +82,20 @@ def _absolute(name: str, command: Command, yardstick: str, seconds: float) -> Ca
     return Case(name, command, yardstick, seconds / reference, f"{seconds:g} s where the yardstick takes {reference:g} s")
 
 
+def _assemblies(scratch: Path) -> tuple[str, str]:
+    """Two assemblies of three environments with ten endpoints each, which differ in a threshold of every endpoint."""
+    made = []
+    for name, threshold in (("before", 4096), ("after", 2048)):
+        content = with_endpoints(10)
+        for endpoint in content["endpoints"]:
+            endpoint["routing"]["threshold_tokens"] = threshold
+        accounts = {"dev": "111122223333", "staging": "222233334444", "prod": "333344445555"}
+        folder = folder_of(scratch, f"review-{name}", {each: content | {"account": account} for each, account in accounts.items()})
+        once(Command((PYTHON, str(ROOT / "app.py")), folder, (("CDK_OUTDIR", str(folder / "cdk.out")),)))
+        made.append(str(folder / "cdk.out"))
+    return made[0], made[1]
+
+
 def bench(scratch: Path) -> Bench:
     """The benchmark, with its inputs written below ``scratch``."""
     one = folder_of(scratch, "one", {"dev": with_endpoints(1)})
@@ -78,6 +103,7 @@ def bench(scratch: Path) -> Bench:
     fifty = folder_of(scratch, "fifty", {"dev": with_endpoints(50)})
     hundred = folder_of(scratch, "hundred", {"dev": with_endpoints(100)})
     llmd = {count: folder_of(scratch, f"llmd-{count}", {"dev": with_endpoints(count, LLMD)}) for count in (1, 10, 100)}
+    before, after = _assemblies(scratch)
     python = (PYTHON, "-c")
     app = str(ROOT / "app.py")
     check, render = (DPD, "check"), (DPD, "render", "--output", "rendered")
@@ -86,6 +112,7 @@ def bench(scratch: Path) -> Bench:
         OBJECTS: Command((*python, _CDK8S), scratch),
         EMPTY_APP: Command((*python, _EMPTY_CDK), scratch),
         ONE_ENVIRONMENT: Command((PYTHON, app), one),
+        LIBRARY: Command((*python, _LIBRARY, str(ROOT), before, after), scratch),
     }
     cases = (
         _absolute("dpd check, one environment", Command((*check, str(DEV)), one), IMPORTS, 0.25),
@@ -99,6 +126,13 @@ def bench(scratch: Path) -> Bench:
         Case("app.py for one environment", Command((PYTHON, app), one), EMPTY_APP, 2.5, "as stated"),
         Case("the same with CDK's own validation, as cdk runs it", Command((PYTHON, app), one, _BY_CDK), EMPTY_APP, 2.5, "as stated"),
         Case("app.py, two environments", Command((PYTHON, app), two), ONE_ENVIRONMENT, 1.15, "as stated"),
+        Case(
+            "dpd review, 3 environments x 10 endpoints",
+            Command(("sh", "-c", _REVIEW, DPD, before, after), scratch),
+            LIBRARY,
+            2.5,
+            "as stated",
+        ),
         Case("app.py, 50 endpoints", Command((PYTHON, app), fifty), ONE_ENVIRONMENT, 1.5, "as stated"),
     )
     return Bench(yardsticks, cases)
