@@ -17,6 +17,9 @@ METADATA_DISABLED: Final = "AWS_EC2_METADATA_DISABLED"
 _CONFIG: Final = Config(connect_timeout=5, read_timeout=20, retries={"total_max_attempts": 4, "mode": "standard"}, max_pool_connections=16)
 
 
+_FIRST: Final = _CONFIG.merge(Config(read_timeout=10, retries={"total_max_attempts": 1}))
+"""For the first call of all: a network that is not there is said soon."""
+_EXPIRED: Final = frozenset({"ExpiredToken", "ExpiredTokenException", "RequestExpired"})
 UNREACHABLE: Final = (BotoCoreError, ResponseParserError)
 """What botocore raises when no service answered: a network that is down, or a proxy that answers in its place."""
 
@@ -33,14 +36,17 @@ def open_session(*, profile: str | None, role_arn: str | None, region: str) -> A
     """
     os.environ.setdefault(METADATA_DISABLED, "true")
     try:
-        session = botocore.session.Session(profile=profile) if profile else botocore.session.get_session()
+        session = botocore.session.get_session()
+        if profile:
+            session.set_config_variable("profile", profile)
         session.set_config_variable("region", region)
         credentials = session.get_credentials()
     except BotoCoreError as error:
         raise CredentialsError(f"The AWS credentials cannot be used: {error}") from None
     if credentials is None:
         raise CredentialsError(
-            f"No AWS credentials. Sign in (aws sso login), name a --profile, or on an EC2 instance set {METADATA_DISABLED}=false."
+            f"No AWS credentials. Sign in (aws sso login), name a --profile, or on an EC2 instance set {METADATA_DISABLED}=false "
+            "to use its role."
         )
     return _in_role(session, credentials, role_arn, region) if role_arn else session
 
@@ -60,7 +66,7 @@ class Clients:
     """Clients by service and Region, and answers that several questions share. Safe to use from several threads."""
 
     def __init__(self, session: Any, region: str) -> None:
-        self._session, self.region = session, region
+        self.session, self.region = session, region
         self._lock = threading.Lock()
         self._known: dict[tuple[str, str], Any] = {}
         self._shared: dict[str, Any] = {}
@@ -71,7 +77,7 @@ class Clients:
         key = service, region or self.region
         with self._lock:
             if key not in self._known:
-                self._known[key] = self._session.create_client(service, region_name=key[1], config=_CONFIG)
+                self._known[key] = self.session.create_client(service, region_name=key[1], config=_FIRST if service == "sts" else _CONFIG)
             return self._known[key]
 
     def once(self, name: str, ask: Callable[[], Value]) -> Value:
@@ -90,7 +96,9 @@ def caller(clients: Clients) -> tuple[str, str]:
     try:
         answer = clients("sts").get_caller_identity()
     except ClientError as error:
-        raise CredentialsError(f"AWS does not accept the credentials ({error.response['Error'].get('Code', '')[:40]}).") from None
+        code = str(error.response.get("Error", {}).get("Code", "an error"))[:60]
+        hint = " They have expired: sign in again." if code in _EXPIRED else ""
+        raise CredentialsError(f"AWS does not accept the credentials ({code}).{hint}") from None
     except UNREACHABLE as error:
         raise CredentialsError(f"AWS cannot be asked who the caller is ({type(error).__name__}).") from None
     return answer["Account"], answer["Arn"]

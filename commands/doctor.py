@@ -1,6 +1,5 @@
 """``dpd doctor``: prove a deployed environment from here, with the checks of the health gate."""
 
-import os
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
@@ -11,38 +10,18 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from commands.clock import with_today
-from commands.files import chosen
+from commands.one import UnableError, known_clients, one_file, with_credentials, with_environment
 
 if TYPE_CHECKING:
     from health_gate.spec import Spec
 
     from dpd.environment.environment import Environment
 
-FAULT: Final = 3
 _GATE: Final = Path(__file__).parents[1] / "lambda"
 """Where the gate is in a checkout; an installed package has it beside this one."""
-_DISABLED: Final = "AWS_EC2_METADATA_DISABLED"
-_EXPIRED: Final = frozenset({"ExpiredToken", "ExpiredTokenException", "RequestExpired"})
 
 
 _STANDARD_OUTPUT: Final = Path("-")
-
-
-def _environment_of(context: click.Context, _: click.Parameter, given: tuple[str, ...]) -> None:
-    """Take the environment's name from ``env=NAME``, whichever of ``-c`` and ``-e`` says it."""
-    for pair in given:
-        key, sign, value = pair.partition("=")
-        if key != "env" or not sign or not value:
-            raise click.BadParameter(f"{pair[:63]!r} is not env=NAME")
-        if context.params.get("name") not in (None, value):
-            raise click.BadParameter("names another environment than the option before it")
-        context.params["name"] = value
-
-
-class Unable(click.ClickException):
-    """Nothing could be examined: the fault is not the environment's."""
-
-    exit_code = FAULT
 
 
 @click.command(
@@ -56,16 +35,7 @@ Examples:
 
 Exit codes: 0 proven, 1 not proven, 3 could not look (no credentials, AWS does not answer).""",
 )
-@click.argument("file", required=False, type=click.Path(path_type=Path))
-@click.option("-e", "--env", "name", is_eager=True, help="The environment of this name in environments/.")
-@click.option(
-    "-c",
-    "--context",
-    multiple=True,
-    callback=_environment_of,
-    expose_value=False,
-    help="`env=NAME`, as `cdk` takes it: the same as -e NAME.",
-)
+@with_environment
 @click.option("--endpoint", help="Only this endpoint, as name or namespace/name.")
 @click.option(
     "--json",
@@ -74,7 +44,7 @@ Exit codes: 0 proven, 1 not proven, 3 could not look (no credentials, AWS does n
     help="Write the whole report as JSON too. `-`: to the standard output, and the table to the other.",
 )
 @click.option("--keep-going", is_flag=True, help="Examine later layers although an earlier one is not proven.")
-@click.option("--profile", help="AWS profile.")
+@with_credentials
 @click.option("--region", help="Region to ask. Default: the file's.")
 @with_today
 def command(
@@ -85,6 +55,7 @@ def command(
     json_file: Path | None,
     keep_going: bool,
     profile: str | None,
+    role_arn: str | None,
     region: str | None,
     today: date,
 ) -> int:
@@ -97,17 +68,18 @@ def command(
     if environment is None:
         return 1
     import_gate()
-    from health_gate.clients import clients  # noqa: PLC0415
+    from health_gate.clients import clients as clients_of  # noqa: PLC0415
     from health_gate.run import run  # noqa: PLC0415
 
-    session = _session(profile, region or environment.region)
-    _know_caller(session, environment)
+    session = known_clients(
+        name=environment.name, account=environment.account, profile=profile, role_arn=role_arn, region=region or environment.region
+    ).session
     spec, left_out = _spec(environment, _outputs(session, environment), endpoint)
     if region:
         spec = replace(spec, region=region)
     for part in left_out:
         click.echo(f"Not examined: {part}, because the outputs of its stack cannot be read.", err=True)
-    report = run(spec, clients(spec, direct=False, session=session), keep_going=keep_going)
+    report = run(spec, clients_of(spec, direct=False, session=session), keep_going=keep_going)
     click.echo(report.table().rstrip(), err=json_file == _STANDARD_OUTPUT)
     if json_file:
         _write(json_file, report.as_json())
@@ -121,7 +93,7 @@ def _write(file: Path, text: str) -> None:
     try:
         file.write_text(f"{text}\n", encoding="utf-8")
     except OSError as error:
-        raise Unable(f"The report cannot be written to {file}: {error.strerror}.") from None
+        raise UnableError(f"The report cannot be written to {file}: {error.strerror}.") from None
 
 
 def _environment(file: Path | None, name: str | None, today: date) -> "Environment | None":
@@ -130,11 +102,7 @@ def _environment(file: Path | None, name: str | None, today: date) -> "Environme
     from dpd.checks.files import examine  # noqa: PLC0415
     from dpd.checks.registry import Context  # noqa: PLC0415
 
-    found = [path for path in chosen([file] if file else []) if name in (None, path.stem)]
-    if len(found) != 1:
-        known = ", ".join(path.stem for path in chosen([file] if file else []))
-        raise click.ClickException(f"Name one environment with -e. There are: {known}.")
-    examined = examine(found, Context(today=today))
+    examined = examine([one_file(file, name)], Context(today=today))
     if examined.stops or not examined.environments:
         report.write([finding for finding in examined.findings if finding.stops], files=1, stream=sys.stderr)
         return None
@@ -142,54 +110,14 @@ def _environment(file: Path | None, name: str | None, today: date) -> "Environme
 
 
 def import_gate() -> None:
-    """Make the gate importable. Raises ``Unable`` when what it needs is not installed."""
+    """Make the gate importable. Raises ``UnableError`` when what it needs is not installed."""
     if _GATE.joinpath("health_gate").is_dir() and str(_GATE) not in sys.path:
         sys.path.insert(0, str(_GATE))
     try:
         import botocore.session  # noqa: F401, PLC0415
         import health_gate.run  # noqa: F401, PLC0415
     except ImportError as error:
-        raise Unable(f"{error.name} is not installed. Install it with: pip install 'hyperpod-dpd[doctor]'") from None
-
-
-def _session(profile: str | None, region: str) -> Any:
-    """A session with credentials. Raises ``Unable`` at once when there are none."""
-    import botocore.session  # noqa: PLC0415
-    from botocore.exceptions import BotoCoreError  # noqa: PLC0415
-
-    # A laptop has no instance metadata, and waiting for it would take seconds. On an instance: AWS_EC2_METADATA_DISABLED=false.
-    os.environ.setdefault(_DISABLED, "true")
-    try:
-        session = botocore.session.get_session()
-        if profile:
-            session.set_config_variable("profile", profile)
-        session.set_config_variable("region", region)
-        credentials = session.get_credentials()
-    except BotoCoreError as error:
-        raise Unable(f"The AWS credentials cannot be used: {error}") from None
-    if credentials is None:
-        raise Unable(
-            f"No AWS credentials. Sign in (aws sso login), name a --profile, or on an EC2 instance set {_DISABLED}=false to use its role."
-        )
-    return session
-
-
-def _know_caller(session: Any, environment: "Environment") -> None:
-    """Raise ``Unable`` unless AWS answers and knows the caller, and the account is the environment's."""
-    from botocore.config import Config  # noqa: PLC0415
-    from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415
-
-    config = Config(connect_timeout=5, read_timeout=10, retries={"total_max_attempts": 1})
-    try:
-        account = session.create_client("sts", config=config).get_caller_identity()["Account"]
-    except ClientError as error:
-        code = error.response.get("Error", {}).get("Code", "an error")
-        hint = " They have expired: sign in again." if code in _EXPIRED else ""
-        raise Unable(f"AWS does not accept the credentials ({code}).{hint}") from None
-    except BotoCoreError as error:
-        raise Unable(f"AWS cannot be asked who the caller is ({type(error).__name__}).") from None
-    if account != environment.account:
-        raise Unable(f"The credentials are of account {account}; {environment.name} is in {environment.account}. Name another --profile.")
+        raise UnableError(f"{error.name} is not installed. Install it with: pip install 'hyperpod-dpd[doctor]'") from None
 
 
 def _outputs(session: Any, environment: "Environment") -> Mapping[str, str]:

@@ -74,3 +74,17 @@ def clients(*, profile: str | None, role_arn: str | None, region: str) -> "Clien
         return Clients(open_session(profile=profile, role_arn=role_arn, region=region), region)
     except CredentialsError as error:
         raise UnableError(str(error)) from None
+
+
+def known_clients(*, name: str, account: str, profile: str | None, role_arn: str | None, region: str) -> "Clients":
+    """The same, of somebody whom AWS knows, in the account of the environment ``name``. Raises ``UnableError``."""
+    made = clients(profile=profile, role_arn=role_arn, region=region)
+    from aws_reads.session import CredentialsError, caller  # noqa: PLC0415
+
+    try:
+        found, _ = caller(made)
+    except CredentialsError as error:
+        raise UnableError(str(error)) from None
+    if found != account:
+        raise UnableError(f"The credentials are of account {found}; {name} is in {account}. Name another --profile.")
+    return made

@@ -20,11 +20,6 @@ from tests.checks.cases import ADOPTED_NETWORK
 from tests.commands.support import Dpd, process
 from tests.support import EXAMPLE, edited
 
-NO_CREDENTIALS = {
-    "AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": "", "AWS_SESSION_TOKEN": "", "AWS_PROFILE": "", "AWS_CONFIG_FILE": "/dev/null",
-    "AWS_SHARED_CREDENTIALS_FILE": "/dev/null", "AWS_EC2_METADATA_DISABLED": "",
-}  # fmt: skip
-
 
 def written(folder: Path, changes: dict[str, Any]) -> Path:
     file = folder / "environments" / "dev.yaml"
@@ -201,11 +196,12 @@ def listener() -> Iterator[_Listener]:
     made.close()
 
 
-def test_without_credentials_it_says_so_and_asks_nobody(file: Path, listener: _Listener) -> None:
-    settings = {name: value for name, value in NO_CREDENTIALS.items() if value}
-    cleared = {name: "" for name, value in NO_CREDENTIALS.items() if not value and name != "AWS_EC2_METADATA_DISABLED"}
-    asked = {"AWS_EC2_METADATA_SERVICE_ENDPOINT": listener.url, "AWS_ENDPOINT_URL": listener.url}
-    done = process("preflight", file, **settings, **{name: value for name, value in cleared.items() if name in os.environ}, **asked)
+def test_without_credentials_it_says_so_and_asks_nobody(file: Path, listener: _Listener, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", listener.url)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", listener.url)
+    done = process("preflight", file, AWS_CONFIG_FILE="/dev/null", AWS_SHARED_CREDENTIALS_FILE="/dev/null")
     assert (done.returncode, done.stdout) == (3, b"")
     assert b"No AWS credentials" in done.stderr
     assert listener.knocks == 0
