@@ -42,6 +42,13 @@ class Found:
         return self.cause == self.fault.expected
 
 
+def _down(stage: Stage, role: str) -> list[str]:
+    """Stop those of a role that run; all of its names."""
+    names = stage.names(role)
+    stage.stop(*(name for name in names if name in stage.processes.running))
+    return names
+
+
 def _threshold(stage: Stage) -> Iterator[None]:
     routes = stage.front.routes
     routes.threshold_tokens, kept = 10 * stage.script.max_model_len, routes.threshold_tokens
@@ -51,8 +58,7 @@ def _threshold(stage: Stage) -> Iterator[None]:
 
 def _other_weights(stage: Stage) -> Iterator[None]:
     """The decoder reads other weights under the same name, as after a changed bucket: the hand-over's own checks see nothing."""
-    names = stage.names(DECODE)
-    stage.stop(*names)
+    names = _down(stage, DECODE)
     model.write_weights(stage.model, _OTHER_SEED)
     stage.start(*names)
     yield
@@ -62,7 +68,7 @@ def _other_weights(stage: Stage) -> Iterator[None]:
 
 def _no_connector(stage: Stage) -> Iterator[None]:
     """The decoder has no KV connector: it answers, and computes every prompt again."""
-    names = stage.names(DECODE)
+    names = _down(stage, DECODE)
     stage.start(*names, without=["--kv-transfer-config"])
     yield
     stage.stop(*names)
@@ -70,9 +76,7 @@ def _no_connector(stage: Stage) -> Iterator[None]:
 
 
 def _killed(stage: Stage) -> Iterator[None]:
-    for name in stage.names(PREFILL):
-        if name in stage.processes.running:
-            stage.stop(name)
+    _down(stage, PREFILL)
     stage.front.routes.no_prefiller = "fail"
     yield
     stage.front.routes.no_prefiller = stage.script.no_prefiller
@@ -80,9 +84,7 @@ def _killed(stage: Stage) -> Iterator[None]:
 
 def _fallback(stage: Stage) -> Iterator[None]:
     """No prefiller runs, and the router sends long prompts to the decoder alone: every answer is 200 and right."""
-    for name in stage.names(PREFILL):
-        if name in stage.processes.running:
-            stage.stop(name)
+    _down(stage, PREFILL)
     stage.front.routes.no_prefiller = "fallback"
     yield
     stage.front.routes.no_prefiller = stage.script.no_prefiller
@@ -90,8 +92,8 @@ def _fallback(stage: Stage) -> Iterator[None]:
 
 FAULTS: Final = (
     Fault("threshold", "threshold above the prompt", "traffic.long", _threshold),
-    Fault("weights", "decoder with other weights", "answers.match", _other_weights),
-    Fault("connector", "KV connector missing at the decoder", "kv.moved", _no_connector),
+    Fault("weights", "decoder with other weights", "answers.match", _other_weights, handovers=("nixl",)),
+    Fault("connector", "KV connector missing at the decoder", "kv.moved", _no_connector, handovers=("nixl",)),
     Fault("prefiller", "prefiller killed", "traffic.long", _killed, impatient=True),
     Fault("fallback", "router falls back to the decoder alone", "traffic.long", _fallback),
 )
