@@ -19,9 +19,9 @@ from stacks.constructs.access import member
 from stacks.constructs.alarms import AlarmTopic, failure_alarm
 from stacks.constructs.functions import Place, caller
 from stacks.constructs.health_gate import HealthGate
+from stacks.constructs.reader_group import reader_group
 from stacks.values import EksValues, NetworkValues, StorageValues
 
-_HTTPS: Final = 443
 _HOUR: Final = 60
 
 
@@ -59,7 +59,8 @@ class GateStack(Stack):
             grants=self._grants(spec, stored, hyperpod_cluster_arn, topic.arn, storage),
         )
         access = member(self, "Access", cluster_name=eks.name, role_arn=identity.made.attr_arn, groups=[GATE_READER_GROUP])
-        group, rules = self._security_group(network, eks, worker_ports(spec))
+        made, rules = reader_group(self, who="Health gate", network=network, eks=eks, ports=worker_ports(spec))
+        group = ec2.SecurityGroup.from_security_group_id(self, "Group", made.attr_group_id, mutable=False)
         gate = HealthGate(
             self,
             "HealthGate",
@@ -123,45 +124,6 @@ class GateStack(Stack):
             # SageMaker writes the name in the ARN of an endpoint in lower case.
             **_if("endpoints", [f"arn:{self.partition}:sagemaker:{place}:endpoint/{name.lower()}" for name in endpoints]),
         }
-
-    def _security_group(
-        self, network: NetworkValues, eks: EksValues, ports: Sequence[int]
-    ) -> tuple[ec2.ISecurityGroup, list[ec2.CfnSecurityGroupIngress]]:
-        """A group of the gate's own: to the Kubernetes API, to the pods' ports that the backends name, and to AWS."""
-        made = ec2.CfnSecurityGroup(
-            self,
-            "SecurityGroup",
-            group_description="Health gate: to the Kubernetes API, to pods and to AWS",
-            vpc_id=network.vpc_id,
-            security_group_egress=[
-                {"ipProtocol": "tcp", "fromPort": _HTTPS, "toPort": _HTTPS, "cidrIp": "0.0.0.0/0", "description": "Kubernetes API and AWS"},
-                *(
-                    {
-                        "ipProtocol": "tcp",
-                        "fromPort": port,
-                        "toPort": port,
-                        "destinationSecurityGroupId": network.efa_security_group_id,
-                        "description": "Pods",
-                    }
-                    for port in ports
-                ),
-            ],
-        )
-        into = [("Api", eks.security_group_id, _HTTPS), *((f"Pods{port}", network.efa_security_group_id, port) for port in ports)]
-        rules = [
-            ec2.CfnSecurityGroupIngress(
-                self,
-                f"Into{what}",
-                group_id=group_id,
-                source_security_group_id=made.attr_group_id,
-                ip_protocol="tcp",
-                from_port=port,
-                to_port=port,
-                description="Health gate",
-            )
-            for what, group_id, port in into
-        ]
-        return ec2.SecurityGroup.from_security_group_id(self, "Group", made.attr_group_id, mutable=False), rules
 
 
 def _if(part: str, resources: list[str], name: str = "") -> dict[str, Any]:

@@ -13,7 +13,7 @@ from charts.render import Rendered
 from dpd.checks.network import closed
 from dpd.environment.cluster import PublicAccess
 from dpd.environment.environment import Environment
-from dpd.environment.names import ADDONS, EKS, GATE, HYPERPOD, NETWORK, SERVING, STORAGE, WEIGHTS, Names
+from dpd.environment.names import ADDONS, EKS, GATE, HYPERPOD, NETWORK, OBSERVE, SERVING, STORAGE, WEIGHTS, Names
 from dpd.environment.storage import ExistingKey, Storage
 from dpd.gate.digest import digest
 from dpd.gate.spec import document
@@ -24,6 +24,7 @@ from stacks.eks import EksStack
 from stacks.gate import GateStack
 from stacks.hyperpod import HyperPodStack
 from stacks.network import NetworkStack
+from stacks.observe import ObserveStack, Watching
 from stacks.serving import ServingStack
 from stacks.storage import StorageStack
 
@@ -118,6 +119,21 @@ class EnvironmentStage(cdk.Stage):
         )
         serving = ServingStack(self, SERVING, rendered=rendered, lustre=stored.values.lustre, eks=eks.values, **self._stack(SERVING))
         chain: list[cdk.Stack] = [network, stored, eks, hyperpod, addons, serving]
+        if environment.observe.metrics != "none":
+            seen = ObserveStack(
+                self,
+                OBSERVE,
+                observe=environment.observe,
+                watching=Watching.of(environment),
+                monitors=rendered.observe,
+                alarms=names.alarms,
+                network=network.values,
+                storage=stored.values,
+                eks=eks.values,
+                log_retention=_LOG_RETENTION,
+                **self._stack(OBSERVE),
+            )
+            chain.append(seen)
         if environment.gate.deploy:
             gate = GateStack(
                 self,

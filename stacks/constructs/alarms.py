@@ -14,8 +14,11 @@ from stacks.constructs.realm import Realm, realm_of
 class AlarmTopic(Construct):
     """An encrypted topic that alarms of this account and roles with the permission may publish to, over TLS."""
 
-    def __init__(self, scope: Construct, id_: str, *, key: kms.IKey, alarms: str, emails: Sequence[str]) -> None:
-        """``alarms`` is a pattern of alarm names. The key's policy must let CloudWatch use it for them."""
+    def __init__(self, scope: Construct, id_: str, *, key: kms.IKey, alarms: str, emails: Sequence[str], workspaces: bool = False) -> None:
+        """``alarms`` is a pattern of alarm names. The key's policy must let CloudWatch use it for them.
+
+        ``workspaces`` lets Prometheus workspaces of this account and Region publish as well.
+        """
         super().__init__(scope, id_)
         realm = realm_of(self)
         topic = sns.CfnTopic(self, "Topic", kms_master_key_id=key.key_arn)
@@ -29,6 +32,11 @@ class AlarmTopic(Construct):
                 "Resource": self.arn,
                 "Condition": from_alarms(realm, alarms),
             },
+            *(
+                [{**from_workspaces(realm), "Sid": "Workspaces", "Action": ["sns:Publish", "sns:GetTopicAttributes"], "Resource": self.arn}]
+                if workspaces
+                else []
+            ),
             {
                 "Sid": "TlsOnly",
                 "Effect": "Deny",
@@ -51,6 +59,21 @@ def from_alarms(realm: Realm, alarms: str) -> dict[str, Any]:
     return {
         "StringEquals": {"aws:SourceAccount": realm.account},
         "ArnLike": {"aws:SourceArn": f"arn:{realm.partition}:cloudwatch:{realm.region}:{realm.account}:alarm:{alarms}"},
+    }
+
+
+def from_workspaces(realm: Realm) -> dict[str, Any]:
+    """Alert managers of Prometheus workspaces of this account and Region.
+
+    https://docs.aws.amazon.com/prometheus/latest/userguide/AMP-alertmanager-receiver-AWSpermission.html
+    """
+    return {
+        "Effect": "Allow",
+        "Principal": {"Service": "aps.amazonaws.com"},
+        "Condition": {
+            "StringEquals": {"aws:SourceAccount": realm.account},
+            "ArnLike": {"aws:SourceArn": f"arn:{realm.partition}:aps:{realm.region}:{realm.account}:workspace/*"},
+        },
     }
 
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
-from stacks.constructs.alarms import from_alarms
+from stacks.constructs.alarms import from_alarms, from_workspaces
 from stacks.constructs.realm import Realm, realm_of
 from stacks.constructs.retained import retained
 
@@ -42,7 +42,7 @@ class EncryptionKey(Construct):
         statements = [
             _account(realm),
             _logs(realm, log_groups),
-            *([_alarms(realm, alarms)] if alarms else []),
+            *([_alarms(realm, alarms), _workspaces(realm)] if alarms else []),
             *(_lustre(realm, bucket) for bucket in linked_buckets),
         ]
         key = kms.CfnKey(
@@ -92,6 +92,11 @@ def _alarms(realm: Realm, alarms: str) -> dict[str, Any]:
         "Resource": "*",
         "Condition": from_alarms(realm, alarms),
     }
+
+
+def _workspaces(realm: Realm) -> dict[str, Any]:
+    """Prometheus workspaces, so that their alerts can be published to an encrypted topic."""
+    return {**from_workspaces(realm), "Sid": "Workspaces", "Action": ["kms:Decrypt", "kms:GenerateDataKey*"], "Resource": "*"}
 
 
 def _lustre(realm: Realm, bucket: str) -> dict[str, Any]:
