@@ -1,9 +1,9 @@
 """Faults that the gate must find, each for its own reason: a gate that has never said no proves nothing."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from health_gate.spec import DECODE, PREFILL
 
@@ -42,66 +42,69 @@ class Found:
         return self.cause == self.fault.expected
 
 
-def _down(stage: Stage, role: str) -> list[str]:
-    """Stop those of a role that run; all of its names."""
-    names = stage.names(role)
-    stage.stop(*(name for name in names if name in stage.processes.running))
-    return names
+def _up(stage: Stage, *roles: str, without: Iterable[str] = ()) -> None:
+    """Start all of some roles that are down, side by side. ``without``: flags that decoders are started without."""
+    down = [name for role in roles for name in stage.names(role) if name not in stage.processes.running]
+    if down:
+        stage.start(*down, without={name: tuple(without) for name in stage.names(DECODE)})
+
+
+def _down(stage: Stage, role: str) -> None:
+    """Stop those of a role that run."""
+    stage.stop(*(name for name in stage.names(role) if name in stage.processes.running))
 
 
 def _threshold(stage: Stage) -> Iterator[None]:
+    _up(stage, PREFILL, DECODE)
     routes = stage.front.routes
     routes.threshold_tokens, kept = 10 * stage.script.max_model_len, routes.threshold_tokens
     yield
     routes.threshold_tokens = kept
 
 
-def _other_weights(stage: Stage) -> Iterator[None]:
-    """The decoder reads other weights under the same name, as after a changed bucket: the hand-over's own checks see nothing."""
-    names = _down(stage, DECODE)
-    model.write_weights(stage.model, _OTHER_SEED)
-    stage.start(*names)
-    yield
-    stage.stop(*names)
-    model.write_weights(stage.model, _SEED)
-
-
-def _no_connector(stage: Stage) -> Iterator[None]:
-    """The decoder has no KV connector: it answers, and computes every prompt again."""
-    names = _down(stage, DECODE)
-    stage.start(*names, without=["--kv-transfer-config"])
-    yield
-    stage.stop(*names)
-    stage.start(*names)
-
-
-def _killed(stage: Stage) -> Iterator[None]:
+def _killed(stage: Stage, policy: Literal["fail", "fallback"] = "fail") -> Iterator[None]:
+    _up(stage, DECODE)
     _down(stage, PREFILL)
-    stage.front.routes.no_prefiller = "fail"
+    stage.front.routes.no_prefiller = policy
     yield
     stage.front.routes.no_prefiller = stage.script.no_prefiller
 
 
 def _fallback(stage: Stage) -> Iterator[None]:
     """No prefiller runs, and the router sends long prompts to the decoder alone: every answer is 200 and right."""
-    _down(stage, PREFILL)
-    stage.front.routes.no_prefiller = "fallback"
+    return _killed(stage, "fallback")
+
+
+def _no_connector(stage: Stage) -> Iterator[None]:
+    """The decoder has no KV connector: it answers, and computes every prompt again."""
+    _down(stage, DECODE)
+    _up(stage, PREFILL, DECODE, without=["--kv-transfer-config"])
     yield
-    stage.front.routes.no_prefiller = stage.script.no_prefiller
+    _down(stage, DECODE)
+
+
+def _other_weights(stage: Stage) -> Iterator[None]:
+    """The decoder reads other weights under the same name, as after a changed bucket: the hand-over's own checks see nothing."""
+    _down(stage, DECODE)
+    model.write_weights(stage.model, _OTHER_SEED)
+    _up(stage, PREFILL, DECODE)
+    yield
+    _down(stage, DECODE)
+    model.write_weights(stage.model, _SEED)
 
 
 FAULTS: Final = (
     Fault("threshold", "threshold above the prompt", "traffic.long", _threshold),
-    Fault("weights", "decoder with other weights", "answers.match", _other_weights, handovers=("nixl",)),
-    Fault("connector", "KV connector missing at the decoder", "kv.moved", _no_connector, handovers=("nixl",)),
     Fault("prefiller", "prefiller killed", "traffic.long", _killed, impatient=True),
     Fault("fallback", "router falls back to the decoder alone", "traffic.long", _fallback),
+    Fault("connector", "KV connector missing at the decoder", "kv.moved", _no_connector, handovers=("nixl",)),
+    Fault("weights", "decoder with other weights", "answers.match", _other_weights, handovers=("nixl",)),
 )
-"""In the order in which they follow from each other: the decoder is down after the second, the prefiller after the fourth."""
+"""In the order that starts least. Each starts what it needs and is down, so any of them may be made alone."""
 
 
 def provoke(stage: Stage, fault: Fault) -> Found:
-    """Break something, let the gate look, and mend it as far as the next fault needs it."""
+    """Break something, let the gate look, and put settings and weights back."""
     stage.say(f"fault: {fault.title}; {fault.expected} must say so")
     with contextmanager(fault.broken)(stage):
         report = judge(stage.script.spec, stage.stands(), stage.front, impatient=fault.impatient)

@@ -19,5 +19,8 @@ def start(
     argv += ["--host", address, "--port", str(port), "--prometheus-host", address, "--prometheus-port", str(metrics_port)]
     # A fault must show at once, and not be tried again.
     argv += ["--disable-retries", "--disable-circuit-breaker"]
+    # A worker that comes back is used again at once, and one on a busy core is not taken for dead.
+    argv += ["--health-check-interval-secs", "2", "--health-success-threshold", "1"]
+    argv += ["--health-check-timeout-secs", "15", "--health-failure-threshold", "4"]
     variables = {"PATH": str(engines.python.parent), "HOME": str(processes.folder)}
     return processes.start("router", argv, variables, f"http://{address}:{port}")

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, Literal
 
 from health_gate.spec import DECODE, PREFILL, Spec
@@ -24,7 +25,8 @@ Handover = Literal["nixl", "lmcache"]
 _NETWORKS: Final = {PREFILL: "127.0.1", DECODE: "127.0.2", "router": "127.0.3", "lmcache": "127.0.4"}
 _FIRST_HOST: Final = 10
 _LMCACHE_PORT: Final = 5555
-_LMCACHE_HTTP_PORT: Final = 8090
+_LMCACHE_HTTP_PORT: Final = 8080
+_LMCACHE_HEALTH: Final = "/healthcheck"
 _LMCACHE_HASH_SEED: Final = "PYTHONHASHSEED"
 _ROUTER_METRICS_PORT: Final = 29000
 _GIB_PER_WORKER: Final = 2.8
@@ -86,14 +88,15 @@ class Stage:
         if deciding and self.endpoint.pods[deciding.role].port != router_port:
             places.append((places[0][0], self.endpoint.pods[deciding.role].port))
         self._router_place = f"{_NETWORKS['router']}.{_FIRST_HOST + 1}", router_port
-        shared = [(f"{_NETWORKS['lmcache']}.{_FIRST_HOST}", _LMCACHE_PORT)] if self.script.handover == "lmcache" else []
+        lmcache = f"{_NETWORKS['lmcache']}.{_FIRST_HOST}"
+        shared = [(lmcache, _LMCACHE_PORT), (lmcache, _LMCACHE_HTTP_PORT)] if self.script.handover == "lmcache" else []
         ports_free([*places, self._router_place, *shared, *((each.address, each.port) for each in self.instances)])
         memory_free(_GIB_PER_WORKER * len(self.instances) + _GIB_BESIDE + (_GIB_OF_LMCACHE if shared else 0))
         try:
             self.processes = self._stack.enter_context(Processes(self._folder / "logs", self.say))
             model.make(self.model, max_model_len=self.script.max_model_len)
             if shared:
-                self._start_lmcache(shared[0])
+                self._start_lmcache(lmcache)
             self.start(*(each.name for each in self.instances))
             routes = self._routes()
             if self.script.handover == "nixl":
@@ -138,15 +141,14 @@ class Stage:
         block_size = self.script.block_size if self.script.handover == "nixl" else 0
         return Driver(self.endpoint, self.front, self.urls(PREFILL), self.urls(DECODE), block_size, self.say)
 
-    def start(self, *names: str, without: Iterable[str] = ()) -> None:
-        """Start workers and wait until they answer. ``without`` are flags that are left out, for a fault."""
-        dropped = set(without)
+    def start(self, *names: str, without: Mapping[str, Iterable[str]] = MappingProxyType({})) -> None:
+        """Start workers side by side and wait until they answer. ``without``: flags that one is started without, for a fault."""
+        self.say(f"starting {', '.join(names)}")
         for each in self.instances:
             if each.name in names:
-                arguments = _without(each.fitted.arguments, dropped)
+                arguments = _without(each.fitted.arguments, set(without.get(each.name, ())))
                 argv = [str(self._engines.python), "-m", "vllm.entrypoints.openai.api_server", *arguments]
                 self.processes.start(each.name, argv, each.fitted.variables, each.url)
-        self.say(f"starting {', '.join(names)}")
         took = self.processes.wait(names, "/health", START_SECONDS)
         self.seconds = took | self.seconds
 
@@ -186,16 +188,17 @@ class Stage:
                 found.append(Instance(name, role, address, worker.port, _counted_replicas(fit(worker, place), worker, wanted[role])))
         return found
 
-    def _start_lmcache(self, place: tuple[str, int]) -> None:
-        address, port = place
+    def _start_lmcache(self, address: str) -> None:
         argv = [
-            self._engines.program("lmcache"), "server", "--host", address, "--port", str(port), "--l1-size-gb", "1",
+            self._engines.program("lmcache"), "server", "--host", address, "--port", str(_LMCACHE_PORT), "--l1-size-gb", "1",
             "--eviction-policy", "LRU", "--chunk-size", str(self.endpoint.chunk_tokens), "--supported-transfer-mode", "engine_driven",
+            "--http-host", address, "--http-port", str(_LMCACHE_HTTP_PORT), "--disable-observability",
         ]  # fmt: skip
         variables = {
             "PATH": str(self._engines.python.parent), "HOME": str(self._folder), _LMCACHE_HASH_SEED: "0", "VLLM_TARGET_DEVICE": "cpu",
         }  # fmt: skip
         self.processes.start("lmcache", argv, variables, f"http://{address}:{_LMCACHE_HTTP_PORT}")
+        self.seconds |= self.processes.wait(["lmcache"], _LMCACHE_HEALTH, START_SECONDS)
 
 
 def _counted_replicas(fitted: Fitted, worker: Worker, here: int) -> Fitted:
