@@ -269,9 +269,8 @@ def _pages(
 def _apply(plan: "Plan", path: Path, before: str, after: str, *, refused: str, today: date) -> int:
     """Write the patched file, unless the advice is another one or the result has errors that the file had not."""
     from commands import report  # noqa: PLC0415
+    from commands.edits import new_errors  # noqa: PLC0415
     from commands.files import write_whole  # noqa: PLC0415
-    from dpd.checks.registry import Context, run  # noqa: PLC0415
-    from dpd.environment.load import load_text  # noqa: PLC0415
     from dpd.planning.plan import advises_roles  # noqa: PLC0415
 
     if not advises_roles(plan):
@@ -284,14 +283,7 @@ def _apply(plan: "Plan", path: Path, before: str, after: str, *, refused: str, t
         click.echo("Nothing to apply: the file asks for this layout already.", err=True)
         return 0
 
-    def stopping(text: str) -> list["Finding"]:
-        found = load_text(text, path)
-        if found.environment is None:
-            return found.findings
-        return [found.placed(finding) for finding in run(found.environment, Context(today=today)) if finding.stops]
-
-    known = {(finding.id, finding.path) for finding in stopping(before)}
-    new = [finding for finding in stopping(after) if (finding.id, finding.path) not in known]
+    new = new_errors(path, before, after, today=today)
     if new:
         report.write(new, files=1, stream=sys.stderr)
         click.echo("Nothing was applied: the file would have these errors. Change them by hand, with the edits above.", err=True)

@@ -131,23 +131,14 @@ def _edited(
     environment: "Environment", before: str, path: Path, source: str, target: str, count: int, *, today: date
 ) -> "tuple[str, list[Finding]]":
     """The file with the new counts, and the errors that it has not now. A role that scales begins with what is left for it."""
-    from dpd.checks.registry import Context, run  # noqa: PLC0415
-    from dpd.environment.load import load_text  # noqa: PLC0415
+    from commands.edits import new_errors  # noqa: PLC0415
     from dpd.environment.yaml_edit import EditError, edited  # noqa: PLC0415
 
     try:
         after = edited(before, _changes(environment, source, target, count))
     except EditError as error:
         raise click.ClickException(f"{path} cannot be edited: {error}.") from None
-
-    def stopping(text: str) -> "list[Finding]":
-        found = load_text(text, path)
-        if found.environment is None:
-            return found.findings
-        return [found.placed(finding) for finding in run(found.environment, Context(today=today)) if finding.stops]
-
-    known = {(finding.id, finding.path) for finding in stopping(before)}
-    return after, [finding for finding in stopping(after) if (finding.id, finding.path) not in known]
+    return after, new_errors(path, before, after, today=today)
 
 
 def _changes(environment: "Environment", source: str, target: str, count: int) -> list[tuple[tuple[str | int, ...], Any]]:
