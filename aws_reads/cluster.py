@@ -7,7 +7,7 @@ from typing import Final
 from botocore.exceptions import ClientError
 
 from aws_reads.asking import Ask, NoCallError, missing, pages
-from dpd.preflight.facts import AddOnVersions, Certificate, EksCluster, Image, Kubernetes
+from dpd.preflight.facts import AddOnVersions, Certificate, EksCluster, Image, Kubernetes, Named
 
 _PRIVATE: Final = re.compile(
     r"(?P<account>[0-9]{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(?:\.cn)?/(?P<repository>[a-z0-9/._-]+)"
@@ -69,6 +69,12 @@ def image(ask: Ask) -> Image | None:
         return None
     pushed = found.get("imagePushedAt")
     return Image(digest=found["imageDigest"], pushed=pushed.astimezone(UTC).replace(microsecond=0) if pushed else None)
+
+
+def kubernetes_secret(ask: Ask) -> Named | None:
+    """A Secret of Kubernetes: AWS does not know it."""
+    namespace, _, name = ask.subject.partition("/")
+    raise NoCallError(f"it lives in the cluster: kubectl get secret {name} --namespace {namespace}")
 
 
 def certificate(ask: Ask) -> Certificate | None:

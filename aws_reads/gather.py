@@ -32,6 +32,7 @@ ASKERS: Final[Mapping[Kind, tuple[str, Callable[[Ask], Fact | None]]]] = {
     "eks_cluster": ("eks", cluster.eks_cluster),
     "image": ("ecr", cluster.image),
     "secret": ("secretsmanager", storage.secret),
+    "kubernetes_secret": ("", cluster.kubernetes_secret),
     "certificate": ("acm", cluster.certificate),
     "service_linked_role": ("iam", account.service_linked_role),
     "bootstrap": ("ssm", account.bootstrap),

@@ -217,6 +217,7 @@ class Answers(Fact):
     eks_cluster: dict[str, EksCluster | None] = {}
     image: dict[str, Image | None] = {}
     secret: dict[str, Named | None] = {}
+    kubernetes_secret: dict[str, Named | None] = {}
     certificate: dict[str, Certificate | None] = {}
     service_linked_role: dict[str, Named | None] = {}
     bootstrap: dict[str, Bootstrap | None] = {}

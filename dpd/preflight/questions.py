@@ -10,13 +10,15 @@ from dpd.catalog import add_ons, node_agents, preflight, regions
 from dpd.catalog.llmd import llmd
 from dpd.environment.cluster import InstanceGroup, TrainingPlan
 from dpd.environment.environment import Environment
+from dpd.environment.model import SecretKey
 from dpd.environment.names import STORAGE, Names
 from dpd.environment.storage import ExistingBucket, ExistingKey
 from dpd.sizing.subnets import gpu_subnet
 
 Kind = Literal[
     "caller", "quota", "nodes", "offering", "zone", "training_plan", "subnet", "security_group", "bucket", "folder", "key", "file_system",
-    "kubernetes", "add_on", "eks_cluster", "image", "secret", "certificate", "service_linked_role", "bootstrap", "stack", "permissions",
+    "kubernetes", "add_on", "eks_cluster", "image", "secret", "kubernetes_secret", "certificate", "service_linked_role", "bootstrap",
+    "stack", "permissions",
 ]  # fmt: skip
 ALL: Final = ""
 """Subject of a question that there is only one of."""
@@ -48,6 +50,7 @@ def _all(environment: Environment) -> Iterator[Question]:
     yield from _storage(environment)
     yield from _cluster(environment)
     yield from _images(environment)
+    yield from _kubernetes_secrets(environment)
 
 
 def _account(environment: Environment) -> Iterator[Question]:
@@ -208,6 +211,17 @@ def _images(environment: Environment) -> Iterator[Question]:
             yield Question("image", node_agents.find(agent).image(region, mirror), f"cluster.agent_repositories.{agent}")
     for name, mirror in environment.cluster.router_repositories.items():
         yield Question("image", _mirrored(environment, name, mirror), f"cluster.router_repositories.{name}")
+
+
+def _kubernetes_secrets(environment: Environment) -> Iterator[Question]:
+    for index, endpoint in enumerate(environment.endpoints):
+        hub, path = endpoint.model.source.hub, f"endpoints[{index}]"
+        named = {f"{path}.environment.{name}": value for name, value in endpoint.environment.items()}
+        if hub and hub.token:
+            named[f"{path}.model.source.hub.token"] = hub.token
+        for place, value in named.items():
+            if isinstance(value, SecretKey):
+                yield Question("kubernetes_secret", f"{endpoint.namespace}/{value.secret}", place)
 
 
 def _mirrored(environment: Environment, name: str, mirror: str) -> str:

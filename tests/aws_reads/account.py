@@ -34,6 +34,7 @@ EVERYTHING: dict[str, Any] = {
         },
     },
     "endpoints[0].image": {"repository": REPOSITORY, "tag": "v1", "lmcache": "0.4.3", "vllm": "0.19.0", "nixl": "1.0.0"},
+    "endpoints[0].environment": {"API_TOKEN": {"secret": "api", "key": "token"}},
     "endpoints[0].exposure.certificate": {"acm_arn": ACM, "domain_name": "llm.example.com"},
 }  # fmt: skip
 """Changes of the example that make it ask every kind of question."""

@@ -10,6 +10,7 @@ from aws_reads.gather import ASKERS, gather
 from aws_reads.session import CredentialsError
 from dpd.catalog import iam_policies
 from dpd.checks.registry import Context, run
+from dpd.finding import Level
 from dpd.preflight.facts import Answers, Facts
 from dpd.preflight.questions import Kind, questions
 from dpd.preflight.store import Reading
@@ -60,17 +61,20 @@ def asked(account: Account) -> Facts:
 def test_there_is_somebody_for_every_kind() -> None:
     assert set(ASKERS) == set(get_args(Kind)) == set(Answers.model_fields)
     assert {question.kind for question in questions(everything())} == set(ASKERS)
-    assert set(OPERATIONS) == set(ASKERS) - {"caller"}
+    assert set(OPERATIONS) == set(ASKERS) - {"caller", "kubernetes_secret"}
 
 
 def test_an_account_in_which_all_is_right(account: Account) -> None:
     facts = asked(account)
-    assert not facts.unanswered
+    # a Secret of Kubernetes is no matter of AWS
+    assert [(one.kind, one.subject, one.reason) for one in facts.unanswered] == [("kubernetes_secret", "inference/api", "no_call")]
     assert facts.taken_at == TAKEN.replace(microsecond=0)
     for question in questions(everything()):
-        assert question.subject in getattr(facts.answers, question.kind)
+        assert (question.subject in getattr(facts.answers, question.kind)) is (question.kind != "kubernetes_secret")
     found = run(everything(), Context(TODAY, Reading("preflight/dev.json", facts)))
-    assert not [one for one in found if one.id.startswith("PRE")]
+    (note,) = [one for one in found if one.id.startswith("PRE")]
+    assert (note.level, note.path) == (Level.INFO, "endpoints[0].environment.API_TOKEN")
+    assert "kubectl get secret api --namespace inference" in note.message
 
 
 def test_the_same_account_is_the_same_file(account: Account) -> None:
@@ -112,7 +116,7 @@ def test_a_call_that_is_refused(account: Account, kind: Kind, code: str, reason:
     assert {one.subject for one in found} <= {question.subject for question in questions(everything()) if question.kind == kind}
     assert not getattr(facts.answers, kind).keys() & {one.subject for one in found}
     # the others are answered all the same
-    assert {one.kind for one in facts.unanswered} <= {kind, "permissions", "nodes", "folder", "bucket"}
+    assert {one.kind for one in facts.unanswered} <= {kind, "permissions", "nodes", "folder", "bucket", "kubernetes_secret"}
 
 
 @pytest.mark.parametrize(("kind", "operation", "action"), SECOND)

@@ -107,6 +107,7 @@ GOOD: Mapping[str, Callable[[Question, Environment], Any]] = {
     "eks_cluster": _eks_cluster,
     "image": lambda *_: answer.Image(digest=f"sha256:{'0' * 64}"),
     "secret": lambda question, _: answer.Named(name=question.subject),
+    "kubernetes_secret": lambda question, _: answer.Named(name=question.subject),
     "certificate": lambda *_: answer.Certificate(status="ISSUED", expires=datetime(2027, 6, 1, tzinfo=UTC)),
     "service_linked_role": lambda question, _: answer.Named(name=question.subject),
     "bootstrap": lambda *_: answer.Bootstrap(version=preflight.bootstrap().least),

@@ -3,6 +3,8 @@
 import json
 import os
 import socket
+import subprocess
+import sys
 import threading
 import urllib.request
 from collections.abc import Iterator
@@ -16,9 +18,10 @@ from moto.server import ThreadedMotoServer
 
 from dpd.preflight.facts import Facts
 from tests.aws_reads.account import ACCOUNT, EVERYTHING, KEY, P5, Account
+from tests.checks.answers import good
 from tests.checks.cases import ADOPTED_NETWORK
 from tests.commands.support import Dpd, process
-from tests.support import EXAMPLE, edited
+from tests.support import EXAMPLE, ROOT, edited, environment
 
 
 def written(folder: Path, changes: dict[str, Any]) -> Path:
@@ -53,7 +56,8 @@ def facts(path: Path) -> Facts:
 @pytest.mark.usefixtures("account")
 def test_nothing_stops(dpd: Dpd, file: Path, answers: Path) -> None:
     said = dpd("preflight", file)
-    assert (said.code, said.out) == (0, "1 file checked: nothing to report.\n")
+    assert (said.code, said.out.splitlines()[-1]) == (0, "1 file checked: 1 note.")
+    assert "kubectl get secret api" in said.out
     assert f"Asked account {ACCOUNT}" in said.err
     assert facts(answers).environment == "dev"
     assert not list(answers.parent.glob(".*"))
@@ -134,7 +138,7 @@ def test_the_report_for_machines(dpd: Dpd, file: Path, account: Account) -> None
     account.granted[P5] = 0
     said = dpd("preflight", "--json", file)
     report = json.loads(said.out)
-    assert (said.code, report["ok"], {one["id"] for one in report["findings"]}) == (1, False, {"PRE020"})
+    assert (said.code, report["ok"], {one["id"] for one in report["findings"]}) == (1, False, {"PRE005", "PRE020"})
 
 
 def test_a_file_that_cannot_be_read_is_not_asked_about(dpd: Dpd, tmp_path: Path, account: Account) -> None:
@@ -149,7 +153,7 @@ def test_other_faults_of_the_file_are_counted(dpd: Dpd, tmp_path: Path, account:
     assert account
     said = dpd("preflight", written(tmp_path, {**EVERYTHING, "endpoints[0].decode.tensor_parallel": 3}))
     assert "the file itself is wrong in 2 places: dpd check" in said.err
-    assert "PRE" not in said.out
+    assert "error PRE" not in said.out
 
 
 @pytest.mark.parametrize("arguments", [("-c", "env=dev"), ("-e", "dev"), ("-c", "env=dev", "-e", "dev")])
@@ -317,3 +321,15 @@ def test_the_example_says_how_to_ask(dpd: Dpd) -> None:
     assert "info PRE001" in said.out
     assert "dpd preflight -e example" in said.out
     assert KEY not in said.out
+
+
+def test_a_synthesis_is_stopped_too(tmp_path: Path) -> None:
+    file = written(tmp_path, {})
+    place = tmp_path / "preflight" / "dev.json"
+    place.parent.mkdir()
+    place.write_text(good(environment(), {("bootstrap", "hnb659fds"): None}).text(), encoding="utf-8")
+    settings = {**os.environ, "CDK_OUTDIR": str(tmp_path / "cdk.out")}
+    command = [sys.executable, str(ROOT / "app.py")]
+    done = subprocess.run(command, cwd=tmp_path, env=settings, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, "error PRE011" in done.stderr) == (1, True)
+    assert str(file.relative_to(tmp_path)) in done.stderr
