@@ -77,7 +77,7 @@ def command(
     after, findings = _edited(environment, before, path, source, target, count, today=today)
     if findings:
         report.write(findings, files=1, stream=sys.stderr)
-        return _refuse([f"with {count} nodes fewer in {source} the file would have these errors; change it first, and deploy"])
+        return _refuse([f"without what {source} gives the file would have these errors; change it first, and deploy"])
     fleet, asked = _ask(environment, profile, role_arn) if not offline else (None, None)
     if fleet is not None and (refused := list(_unready(fleet, environment, source, target, count, ids))):
         return _refuse(refused)
