@@ -152,7 +152,9 @@ def test_nothing_is_looked_up_or_packed(changes: dict[str, Any]) -> None:
 def test_key_rotates_and_serves_only_whom_it_must() -> None:
     key = template({}).one("AWS::KMS::Key")
     assert (key["EnableKeyRotation"], key["PendingWindowInDays"]) == (True, 30)
-    account, logs, alarms, lustre = key["KeyPolicy"]["Statement"]
+    account, logs, alarms, workspaces, lustre = key["KeyPolicy"]["Statement"]
+    assert workspaces["Principal"] == {"Service": "aps.amazonaws.com"}
+    assert workspaces["Condition"]["ArnLike"]["aws:SourceArn"].endswith(":workspace/*")
     assert account["Principal"]["AWS"] == "arn:aws:iam::111122223333:root"
     assert logs["Principal"] == {"Service": "logs.us-east-2.amazonaws.com"}
     context = logs["Condition"]["ArnLike"]["kms:EncryptionContext:aws:logs:arn"]
@@ -168,7 +170,7 @@ def test_key_rotates_and_serves_only_whom_it_must() -> None:
 @pytest.mark.parametrize("changes", [NO_LUSTRE, ADOPTED_BUCKET, ADOPTED_LUSTRE, {"storage.lustre.link": None}])
 def test_lustre_may_use_the_key_only_for_a_linked_bucket_of_this_stack(changes: dict[str, Any]) -> None:
     statements = template(changes).one("AWS::KMS::Key")["KeyPolicy"]["Statement"]
-    assert [entry["Sid"] for entry in statements] == ["DecidedByIam", "LogGroups", "Alarms"]
+    assert [entry["Sid"] for entry in statements] == ["DecidedByIam", "LogGroups", "Alarms", "Workspaces"]
 
 
 def test_an_adopted_key_encrypts_everything() -> None:
