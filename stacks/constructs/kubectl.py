@@ -113,16 +113,17 @@ class Kubectl(Construct):
         return made
 
     def _bounded(self, made: Construct, after: Iterable[Construct]) -> None:
-        resource = made.node.find_child("Resource").node.default_child
-        assert isinstance(resource, CfnResource)
+        node = made.node
+        (resource,) = (child for child in node.find_all() if isinstance(child, CfnResource))
         # Without it CloudFormation waits an hour for a function that died without an answer.
         resource.add_property_override("ServiceTimeout", _SERVICE_TIMEOUT_SECONDS)
-        made.node.add_dependency(self._ready, *after)
+        node.add_dependency(self._ready, *after)
 
 
 def _log_into(log_group: logs.ILogGroup, function: IConstruct) -> None:
     """Take away the log group that CDK gives a function (not encrypted with our key, kept for two years), and name ours."""
-    function.node.try_remove_child("LogGroup")
-    resource = function.node.default_child
+    node = function.node
+    node.try_remove_child("LogGroup")
+    resource = node.default_child
     assert isinstance(resource, CfnResource)
     resource.add_property_override("LoggingConfig.LogGroup", log_group.log_group_name)
