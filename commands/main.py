@@ -79,6 +79,8 @@ Examples:
   dpd check                       # every file in environments/
   dpd explain MEM001              # why a check exists
   dpd plan environments/prod.yaml --traffic docs/traffic.yaml   # two roles, or not?
+  dpd preflight -e dev            # ask the account, before anything is billed
+  dpd stage-model -e dev          # bring the weights into the model bucket
   dpd render -o manifests         # the Kubernetes manifests, for review or GitOps
   dpd doctor -e dev               # prove a deployment from here
 

@@ -77,8 +77,9 @@ def quotas(environment: Environment, context: Context) -> Iterator[Problem]:
         words = " + ".join(f"{count} ({name})" for name, count in groups) + (f" + {elsewhere} in other clusters" if elsewhere else "")
         path = f"cluster.groups.{groups[0][0]}.instance_type"
         limit = answers_about(environment, context.preflight).quota.get(quota)
-        # AWS's page does not say whether nodes of a plan count; those of other clusters may be gone when these come.
-        likely = limit is not None and limit.limit >= own - planned[quota]
+        # AWS's page does not say whether nodes of a plan count, nor what quotas of spot are called; other clusters may be gone by then.
+        spot = quota == preflight.quota_names().spot.format(type=types[quota])
+        likely = spot if limit is None else limit.limit >= own - planned[quota]
         yield from _short(path, quota, own + elsewhere, context, environment, words, likely=likely)
 
 

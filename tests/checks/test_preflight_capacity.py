@@ -74,6 +74,8 @@ CASES = [
     # whether nodes of a plan count is not stated
     Told("PRE020", quota(P5, 1), f"{PREFILL}.instance_type", "the account has 1", quota(P5, 2), PLANNED, Level.WARNING),
     Told("PRE020", quota(SPOT, 1), f"{PREFILL}.instance_type", f"({SPOT}, L-1234ABCD)", quota(SPOT, 2), ON_SPOT),
+    # the names of spot's quotas are not on AWS's page
+    Told("PRE020", {("quota", SPOT): None}, f"{PREFILL}.instance_type", "has no quota", quota(SPOT, 2), ON_SPOT, Level.WARNING),
     Told("PRE021", quota(PER_CLUSTER, 3), "cluster.groups", "nodes of the cluster = 4", quota(PER_CLUSTER, 4)),
     Told(
         "PRE021",
