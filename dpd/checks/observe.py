@@ -20,8 +20,8 @@ MOST_ENDPOINTS_OF_A_STACK: Final = 30
 
 @check(
     "OBS001", "Somebody collects metrics", level=Level.INFO,
-    why="Without it KV that falls back to TCP, a full cache or an idle pool is found by clients. The health gate looks once an hour, with a "
-        "handful of prompts.",
+    why="Without it KV that falls back to TCP, a full cache or an idle pool is found by clients. The health gate looks once an "
+        "hour, with a handful of prompts.",
     link=_PAGE,
 )  # fmt: skip
 def collected(environment: Environment, _: Context) -> Iterator[Problem]:
@@ -73,7 +73,8 @@ def workspace_here(environment: Environment, _: Context) -> Iterator[Problem]:
 
 @check(
     "OBS004", "The rules of all endpoints fit into a workspace", level=Level.WARNING,
-    why="A workspace of Amazon Managed Prometheus takes 2,000 rules until somebody asks for more; the deployment that brings the next fails.",
+    why="A workspace of Amazon Managed Prometheus takes 2,000 rules until somebody asks for more; the deployment that "
+        "brings the next fails.",
     link=_QUOTAS,
 )  # fmt: skip
 def rules_fit(environment: Environment, _: Context) -> Iterator[Problem]:
