@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from commands.calibrations import calibration_for
 from commands.clock import with_today
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def command(
         if refresh_prices:
             _refresh(environment, profile=profile, today=today)
         book = _book(environment, prices, today=today)
-        calibration = _calibration(environment, calibration_file)
+        calibration = calibration_for(environment, calibration_file)
         plan = _plan(loaded, environment, traffic_file, endpoint, seed, book, calibration, simulate=not closed_form)
     except _Wrong as wrong:
         report.write(wrong.findings, files=1, stream=sys.stderr)
@@ -129,17 +130,6 @@ def _book(environment: "Environment", said: tuple[str, ...], *, today: date) -> 
     try:
         return PriceBook(book(environment.region, said, today=today))
     except ValueError as error:
-        raise click.ClickException(f"{error}.") from None
-
-
-def _calibration(environment: "Environment", file: Path | None) -> "Calibration":
-    from dpd.planning.calibration import CalibrationError, load, path_of  # noqa: PLC0415
-
-    if file is not None and not file.is_file():
-        raise click.ClickException(f"There is no calibration {file}. Write one with: dpd calibrate")
-    try:
-        return load(file or path_of(environment.name))
-    except CalibrationError as error:
         raise click.ClickException(f"{error}.") from None
 
 

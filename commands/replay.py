@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from commands.calibrations import calibration_for
 from commands.clock import with_today
 
 if TYPE_CHECKING:
     from dpd.environment.environment import Environment
-    from dpd.planning.calibration import Calibration
     from dpd.scaling.compare import Replay
 
 _PODS = re.compile(r"([1-9][0-9]{0,3}):([1-9][0-9]{0,3})")
@@ -88,7 +88,7 @@ def command(
     if loaded.environment is None:
         report.write(loaded.findings, files=1, stream=sys.stderr)
         return 1
-    measured = _calibration(loaded.environment, calibration_file)
+    measured = calibration_for(loaded.environment, calibration_file)
     ask = Ask(
         input_tokens, output_tokens, peak_rate, ceilings, start_seconds, measured.prefill_speed, measured.decode_speed,
         measured.link_efficiency, measured.handover_overhead_ms / 1e3, seed,
@@ -108,17 +108,6 @@ def command(
         write_whole(place, content)
         click.echo(f"Written: {place}", err=True)
     return 0
-
-
-def _calibration(environment: "Environment", file: Path | None) -> "Calibration":
-    from dpd.planning.calibration import CalibrationError, load, path_of  # noqa: PLC0415
-
-    if file is not None and not file.is_file():
-        raise click.ClickException(f"There is no calibration {file}. Write one with: dpd calibrate")
-    try:
-        return load(file or path_of(environment.name))
-    except CalibrationError as error:
-        raise click.ClickException(f"{error}.") from None
 
 
 def _pages(
