@@ -190,7 +190,7 @@ def _load(it: Watched, ask: Series) -> Row:
         *side_by_side("Queue", "none", "sum", s.WAITING, "Requests that wait, by pod."),
         *times,
         *side_by_side("Running", "none", "sum", s.RUNNING, "Requests in the batch, by pod; the line is the most.", most),
-        *side_by_side("KV use", "percentunit", "max", s.KV_USE, "Share of the KV cache, by pod.", {role: (0.9,) for role in ROLES}),
+        *side_by_side("KV use", "percentunit", "max", s.KV_USE, "Share of the KV cache, by pod.", dict.fromkeys(ROLES, (0.9,))),
         *preempted,
         *_both("Restarts", "none", {role: ask.restarts(role, "1h") for role in ROLES}, "Of containers within an hour.", (1,)),
     ))  # fmt: skip

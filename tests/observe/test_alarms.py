@@ -218,7 +218,7 @@ def test_alarms_fire_when_they_must_and_only_then(backend: str, tmp_path: Path) 
     it = one(backend)
     cases = [QUIET, *(case for case in CASES if backend in case.backends)]
     ran = subprocess.run(
-        ["promtool", "test", "rules", str(test_document(it, cases, tmp_path))], capture_output=True, text=True, timeout=300, check=False
+        ["promtool", "test", "rules", str(test_document(it, cases, tmp_path))], capture_output=True, text=True, timeout=1500, check=False
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
