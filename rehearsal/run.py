@@ -115,6 +115,8 @@ def rehearse(
         say(f"substituted, {each.role}: {each.name}: {each.manifest} -> {each.here} ({each.why})")
     say("the real parsers read what the manifests say")
     parsed = acts("parsers", lambda: read(engines, workers(plan.objects, stage.endpoint).values(), folder))
+    for one in parsed:
+        say(f"{one.what}, {one.parser}: {'; '.join(one.complaints) or 'accepted'}")
     with acts.during("start", stage):
         samples = acts("traffic", lambda: stage.driver().samples(_LONG, _SHORT))
         say("the health gate looks at traffic, KV and answers")

@@ -124,8 +124,10 @@ class Stage:
     @property
     def substitutions(self) -> tuple[Substitution, ...]:
         """What is not as in the manifests, each once for a role."""
-        seen = {(each.role, each.name): each for instance in self.instances for each in reversed(instance.fitted.substitutions)}
-        return tuple(reversed(seen.values()))
+        seen: dict[tuple[str, str], Substitution] = {}
+        for each in (each for instance in self.instances for each in instance.fitted.substitutions):
+            seen.setdefault((each.role, each.name), each)
+        return tuple(seen.values())
 
     def urls(self, role: str) -> list[str]:
         """Where the workers of a role answer."""
@@ -175,7 +177,9 @@ class Stage:
         if sum(wanted.values()) > len(cores):
             raise Unable(f"{sum(wanted.values())} workers need as many cores; this machine has {len(cores)}.")
         found, free = [], iter(cores)
-        for role, worker in workers(script.objects, endpoint).items():
+        known = workers(script.objects, endpoint)
+        for role in (PREFILL, DECODE):
+            worker = known[role]
             for number in range(wanted[role]):
                 name, address = f"{role}-{number}", f"{_NETWORKS[role]}.{_FIRST_HOST + number}"
                 place = Place(
