@@ -19,11 +19,13 @@ MOST_ENDPOINTS_OF_A_STACK: Final = 30
 
 
 @check(
-    "OBS001", "Somebody collects metrics", level=Level.INFO,
+    "OBS001",
+    "Somebody collects metrics",
+    level=Level.INFO,
     why="Without it KV that falls back to TCP, a full cache or an idle pool is found by clients. The health gate looks once an "
-        "hour, with a handful of prompts.",
+    "hour, with a handful of prompts.",
     link=_PAGE,
-)  # fmt: skip
+)
 def collected(environment: Environment, _: Context) -> Iterator[Problem]:
     """No path."""
     if environment.endpoints and environment.observe.metrics == "none":
@@ -32,10 +34,11 @@ def collected(environment: Environment, _: Context) -> Iterator[Problem]:
 
 
 @check(
-    "OBS002", "What is said of observability is not ignored",
+    "OBS002",
+    "What is said of observability is not ignored",
     why="A workspace, a version or an address that no path uses looks like a watch that is kept, and is none.",
     link=_PAGE,
-)  # fmt: skip
+)
 def nothing_ignored(environment: Environment, _: Context) -> Iterator[Problem]:
     """Settings that the chosen path does not read."""
     observe = environment.observe
@@ -56,10 +59,11 @@ def nothing_ignored(environment: Environment, _: Context) -> Iterator[Problem]:
 
 
 @check(
-    "OBS003", "A workspace that is adopted is in this account and Region",
+    "OBS003",
+    "A workspace that is adopted is in this account and Region",
     why="Collectors and rules are made for a workspace beside them: with another Region's or account's ARN the deployment fails half way.",
     link="https://docs.aws.amazon.com/prometheus/latest/userguide/AMP-collector-how-to.html",
-)  # fmt: skip
+)
 def workspace_here(environment: Environment, _: Context) -> Iterator[Problem]:
     """Another account or Region."""
     if workspace := environment.observe.workspace:
@@ -72,11 +76,13 @@ def workspace_here(environment: Environment, _: Context) -> Iterator[Problem]:
 
 
 @check(
-    "OBS004", "The rules of all endpoints fit into a workspace", level=Level.WARNING,
+    "OBS004",
+    "The rules of all endpoints fit into a workspace",
+    level=Level.WARNING,
     why="A workspace of Amazon Managed Prometheus takes 2,000 rules until somebody asks for more; the deployment that "
-        "brings the next fails.",
+    "brings the next fails.",
     link=_QUOTAS,
-)  # fmt: skip
+)
 def rules_fit(environment: Environment, _: Context) -> Iterator[Problem]:
     """Too many endpoints."""
     most, rules = int(observability.managed_prometheus()["rules_per_workspace"]), RULES_OF_AN_ENDPOINT * len(environment.endpoints)
@@ -87,10 +93,11 @@ def rules_fit(environment: Environment, _: Context) -> Iterator[Problem]:
 
 
 @check(
-    "OBS005", "The rules of all endpoints fit into a template",
+    "OBS005",
+    "The rules of all endpoints fit into a template",
     why="CloudFormation takes templates of 1 MB. Rules of more endpoints than that would end a synth after everything else was built.",
     link="https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/cloudformation-limits.html",
-)  # fmt: skip
+)
 def template_fits(environment: Environment, _: Context) -> Iterator[Problem]:
     """Too many endpoints for the stack that deploys them."""
     number = len(environment.endpoints)
@@ -102,11 +109,13 @@ def template_fits(environment: Environment, _: Context) -> Iterator[Problem]:
 
 
 @check(
-    "OBS006", "EFA's counters can be compared with the KV that was counted", level=Level.WARNING,
+    "OBS006",
+    "EFA's counters can be compared with the KV that was counted",
+    level=Level.WARNING,
     why="A connector counts the bytes that it moves, whatever the network. Without the devices' counters a fall-back is seen by its speed "
-        "alone, and the panels of EFA traffic and errors stay away.",
+    "alone, and the panels of EFA traffic and errors stay away.",
     link=_METRICS,
-)  # fmt: skip
+)
 def counted(environment: Environment, _: Context) -> Iterator[Problem]:
     """Metrics without the exporter."""
     if environment.observe.metrics != "none" and environment.endpoints and not (environment.gate.deploy and environment.gate.efa_counters):

@@ -1,4 +1,4 @@
-"""What rules record of every endpoint under names of its own: short to ask for, cheap to draw for a fleet, and the same in every backend."""
+"""What rules record of every endpoint under names of its own: short to ask for, cheap to draw, the same in every backend."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -40,10 +40,16 @@ def records(it: Watched) -> Iterator[Record]:
     """All that is recorded of an endpoint."""
     ask = Series(it)
     whole = {
-        TTFT_MEAN: ask.ttft_mean(), TTFT_P99: ask.ttft_bound(0.99), ITL_P99: ask.quantile(0.99, s.ITL, "decode"),
-        KV_BYTES: ask.kv_bytes(), KV_SPEED: ask.kv_rank_speed(), KV_SIZE: ask.kv_size(), HANDOVER: ask.handover_mean(),
-        SAVED_TOKENS: ask.tokens_saved(), SAVED_USD: ask.usd_saved_per_hour(),
-    }  # fmt: skip
+        TTFT_MEAN: ask.ttft_mean(),
+        TTFT_P99: ask.ttft_bound(0.99),
+        ITL_P99: ask.quantile(0.99, s.ITL, "decode"),
+        KV_BYTES: ask.kv_bytes(),
+        KV_SPEED: ask.kv_rank_speed(),
+        KV_SIZE: ask.kv_size(),
+        HANDOVER: ask.handover_mean(),
+        SAVED_TOKENS: ask.tokens_saved(),
+        SAVED_USD: ask.usd_saved_per_hour(),
+    }
     yield from (Record(name, expression) for name, expression in whole.items() if expression)
     yield Record(REQUESTS, ask.prefilled(), (("path", "prefill_decode"),))
     yield Record(REQUESTS, ask.direct(), (("path", "decode_only"),))

@@ -167,7 +167,7 @@ class Series:
     # Hand-over of KV.
 
     def kv_bytes(self) -> str:
-        """KV bytes in a second that arrived at the decoders, all ranks together: every rank of LMCache counts the tokens that it fetched."""
+        """KV bytes in a second that arrived at the decoders: every rank of LMCache counts the tokens that it fetched."""
         if self.of.pulls:
             return self.rate(f"{BYTES}_sum", "decode")
         return f"{self.rate(ARRIVED, 'decode')} * {self.of.kv_bytes_per_token_per_rank:.6g}"

@@ -61,26 +61,54 @@ def scrape_configuration(*, interval_seconds: int, cluster_exporters: bool) -> s
     """
     role = llmd().labels["role"]
     jobs = [
-        _job("dpd-llm-d", [
-            _keep(_MANAGED, MANAGED_BY), _keep(role, "prefill|decode"),
-            _source("container_port_name", "modelserver(-[0-9]+)?"),
-        ], "vllm:.+|lmcache:.+"),
-        _job("dpd-pickers", [_keep(_MANAGED, MANAGED_BY), _keep(_COMPONENT, "picker"), _source("container_port_name", "metrics")], "llm_d_epp_.+"),
-        _job("dpd-operator", [
-            _keep(operator().role_label, "prefill|decode"), _source("container_port_number", str(operator().ports["server"])),
-        ], "vllm:.+|lmcache:.+"),
-        _job("dpd-efa", [
-            _source("namespace", GATE_NAMESPACE), _keep(_NAME, EFA_COUNTERS), _source("container_port_number", str(PORT)),
-            {"source_labels": ["__meta_kubernetes_pod_node_name"], "target_label": "node"},
-        ], "node_amazonefa_.+"),
-    ]  # fmt: skip
+        _job(
+            "dpd-llm-d",
+            [
+                _keep(_MANAGED, MANAGED_BY),
+                _keep(role, "prefill|decode"),
+                _source("container_port_name", "modelserver(-[0-9]+)?"),
+            ],
+            "vllm:.+|lmcache:.+",
+        ),
+        _job(
+            "dpd-pickers",
+            [_keep(_MANAGED, MANAGED_BY), _keep(_COMPONENT, "picker"), _source("container_port_name", "metrics")],
+            "llm_d_epp_.+",
+        ),
+        _job(
+            "dpd-operator",
+            [
+                _keep(operator().role_label, "prefill|decode"),
+                _source("container_port_number", str(operator().ports["server"])),
+            ],
+            "vllm:.+|lmcache:.+",
+        ),
+        _job(
+            "dpd-efa",
+            [
+                _source("namespace", GATE_NAMESPACE),
+                _keep(_NAME, EFA_COUNTERS),
+                _source("container_port_number", str(PORT)),
+                {"source_labels": ["__meta_kubernetes_pod_node_name"], "target_label": "node"},
+            ],
+            "node_amazonefa_.+",
+        ),
+    ]
     if cluster_exporters:
         jobs += [
-            {**_job("kube-state-metrics", [_keep(_NAME, "kube-state-metrics"), _source("container_port_number", "8080")], "kube_pod_.+"),
-             "honor_labels": True},
-            {**_job("dcgm-exporter", [_keep(_NAME, "dcgm-exporter|nvidia-dcgm-exporter"), _source("container_port_number", "9400")], "DCGM_.+"),
-             "honor_labels": True},
-        ]  # fmt: skip
+            {
+                **_job("kube-state-metrics", [_keep(_NAME, "kube-state-metrics"), _source("container_port_number", "8080")], "kube_pod_.+"),
+                "honor_labels": True,
+            },
+            {
+                **_job(
+                    "dcgm-exporter",
+                    [_keep(_NAME, "dcgm-exporter|nvidia-dcgm-exporter"), _source("container_port_number", "9400")],
+                    "DCGM_.+",
+                ),
+                "honor_labels": True,
+            },
+        ]
     every = f"{interval_seconds}s"
     content = {"global": {"scrape_interval": every, "scrape_timeout": f"{min(10, interval_seconds)}s"}, "scrape_configs": jobs}
     return str(yaml.safe_dump(content, sort_keys=False, width=4096))

@@ -16,11 +16,28 @@ from tests.observe.support import EXAMPLES
 from tests.support import environment
 
 TITLES = (
-    "Time to first token", "Inter-token latency", "Queue: prefill", "Queue: decode", "Running: decode", "KV use: decode", "Prefix hits: prefill",
-    "Requests by path", "Hand-over time", "Size of a hand-over", "KV throughput", "KV throughput per EFA device", "Failed transfers",
-    "GPU activity: prefill", "Tensor core activity: decode", "GPU temperature, hottest: decode", "Xid errors: prefill", "EFA traffic: decode",
-    "EFA errors: prefill", "Restarts: decode", "Tokens not read again",
-)  # fmt: skip
+    "Time to first token",
+    "Inter-token latency",
+    "Queue: prefill",
+    "Queue: decode",
+    "Running: decode",
+    "KV use: decode",
+    "Prefix hits: prefill",
+    "Requests by path",
+    "Hand-over time",
+    "Size of a hand-over",
+    "KV throughput",
+    "KV throughput per EFA device",
+    "Failed transfers",
+    "GPU activity: prefill",
+    "Tensor core activity: decode",
+    "GPU temperature, hottest: decode",
+    "Xid errors: prefill",
+    "EFA traffic: decode",
+    "EFA errors: prefill",
+    "Restarts: decode",
+    "Tokens not read again",
+)
 
 
 def lost(said: Any, again: Any, path: str = "") -> Iterator[str]:
