@@ -53,6 +53,18 @@ def test_a_branch_is_compared_with_a_ref_and_with_a_folder(repository: Path, tmp
     assert not (repository / "cdk.out").exists()
 
 
+def test_one_environment_can_be_reviewed_alone(repository: Path) -> None:
+    staging = repository / "environments" / "staging.yaml"
+    staging.write_text(yaml.safe_dump(edited({"account": "222233334444"}), sort_keys=False), encoding="utf-8")
+    write(repository, {"endpoints[0].routing.threshold_tokens": 2048})
+    assert "staging" in review("--base", "HEAD").output
+    alone = review("--base", "HEAD", "--env", "dev")
+    assert alone.exit_code == 10
+    assert "staging" not in alone.output
+    unknown = review("--base", "HEAD", "--env", "prod")
+    assert (unknown.exit_code, "neither state has an environment 'prod'" in unknown.output) == (1, True)
+
+
 @pytest.mark.parametrize(
     ("base", "says"),
     [
