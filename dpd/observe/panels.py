@@ -1,7 +1,7 @@
 """Dashboards as typed data: rows of panels, each with its questions. Who draws them is another module's business."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -262,7 +262,7 @@ def _load(it: Watched, ask: Series) -> Row:
     pod = f"{{{{{it.pod_label}}}}}"
 
     def side_by_side(
-        title: str, unit: Unit, how: str, name: str, about: str, limits: dict[str, tuple[float, ...]] | None = None
+        title: str, unit: Unit, how: str, name: str, about: str, limits: Mapping[str, tuple[float, ...]] | None = None
     ) -> list[Panel]:
         questions = _each(ask, how, name)
         return [
