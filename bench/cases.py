@@ -52,6 +52,15 @@ aws_library(Path(sys.argv[1]))({key: (old[key].template, new[key].template) for 
 """
 _REVIEW: Final = '"$0" review --base "$1" --after "$2" --html review.html > review.md; test $? -eq 10'
 """10 is what a review of harmless changes ends with."""
+_WATCH: Final = """
+import sys
+from pathlib import Path
+from dpd.environment.load import load
+from dpd.observe.files import files
+for path in sorted(Path("environments").glob("*.yaml")):
+    made = files(load(path).environment)
+    print(len(made), "files,", sum(map(len, made.values())), "bytes", file=sys.stderr)
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +142,7 @@ def bench(scratch: Path) -> Bench:
             2.5,
             "as stated",
         ),
+        _absolute("dashboards and rules for 50 endpoints (5 MB)", Command((*python, _WATCH), fifty), IMPORTS, 2.0),
         Case("app.py, 50 endpoints", Command((PYTHON, app), fifty), ONE_ENVIRONMENT, 1.5, "as stated"),
     )
     return Bench(yardsticks, cases)

@@ -10,6 +10,7 @@ from dpd.observe.records import Record, records
 from dpd.observe.watched import Watched
 
 RUNBOOK: Final = "docs/runbook.md"
+_DUMPER: Final = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 Body = dict[str, Any]
 
 
@@ -21,7 +22,7 @@ def groups(it: Watched) -> list[Body]:
 
 def text(it: Watched) -> str:
     """A file of rules."""
-    return str(yaml.safe_dump({"groups": groups(it)}, sort_keys=False, width=4096))
+    return str(yaml.dump({"groups": groups(it)}, Dumper=_DUMPER, sort_keys=False, width=4096))
 
 
 def compact(it: Watched) -> str:
