@@ -47,7 +47,7 @@ def spec_of(environment: Environment, endpoint: str, *, max_model_len: int, thre
         seen.append(Substitution("gate", name, shown or json.dumps(found[name]), json.dumps(here), why))
         found[name] = here
 
-    note("kv_floor_gb_per_second", 0.0, "KV goes over TCP, which the floor is there to find out")
+    note("kv_floor_gb_per_second", 0.0, "KV does not use EFA here, which is what the floor finds out")
     note("objectives", None, "latency on a CPU is recorded, not judged")
     if found["wire"]:
         note("wire", None, "there are no EFA devices whose bytes could be counted", "the counters of EFA devices")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rehearsal import install
+from rehearsal.drive import Sample
 from rehearsal.run import Result
 from rehearsal.substitutions import together
 
@@ -137,11 +138,10 @@ def _traffic(result: Result) -> Iterator[str]:
     yield f"The threshold here is {result.threshold_tokens} estimated tokens."
     yield ""
     yield from _table(
-        ("way", "prompt + answer tokens", "TTFT", "inter-token", "KV bytes moved", "computed", "tokens from prefill", "transfer", "answer"),
+        ("way", "prompt + answer tokens", "TTFT", "inter-token", "KV bytes moved", "computed", "transfer", "tokens from prefill", "answer"),
         (
             (each.way, f"{each.prompt_tokens} + {each.answer_tokens}", f"{each.ttft_ms:.0f} ms", f"{each.itl_ms:.0f} ms",
-             f"{each.kv_bytes:,}",
-             f"{each.kv_bytes_computed:,}", each.external_tokens, f"{each.transfer_seconds * 1000:.2f} ms",
+             *_moved(each, counted=result.backend == "llm-d"), each.external_tokens,
              {True: "equal", False: "DIFFERS", None: "not compared"}[each.equal])
             for each in result.samples
         ),
@@ -166,6 +166,13 @@ def _traffic(result: Result) -> Iterator[str]:
     yield from _table(("", "disaggregated", "colocated", "ratio"), rows)
     yield f"The hand-over adds {cost.handover_ms:.0f} ms to the first token: one more request, the transfer, and the last token read again."
     yield ""
+
+
+def _moved(sample: Sample, *, counted: bool) -> tuple[str, str, str]:
+    """Bytes moved, bytes computed, and the time of the transfer."""
+    if not counted:
+        return "not counted", "", ""
+    return f"{sample.kv_bytes:,}", f"{sample.kv_bytes_computed:,}", f"{sample.transfer_seconds * 1000:.2f} ms"
 
 
 def _ratio(one: float, other: float) -> str:
@@ -209,6 +216,6 @@ def _picture(result: Result) -> bytes | None:
         from pages.timeline import Bar, timeline  # noqa: PLC0415 - matplotlib is an extra
     except ImportError:
         return None
-    colours = {"start": "f", "traffic": "b", "gate": "d", "benchmark": "e"}
+    colours = {"start": "f", "traffic": "b", "gate": "d", "benchmark": "e", "parsers": "f"}
     bars = [Bar(name, begin, end, colours.get(name, "a")) for name, begin, end in result.events]
     return timeline(f"Rehearsal of {result.endpoint}", bars, "Start, traffic, the gate, the benchmark, and each fault.").png()

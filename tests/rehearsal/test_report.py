@@ -60,7 +60,7 @@ def test_what_is_wrong_is_said(changes: dict[str, Any], said: str | None) -> Non
 def test_the_markdown_has_the_numbers_and_the_limits() -> None:
     text = report.markdown(made(gate=GateReport("dev", (GOOD, BAD), 0.0, 12.0)), pictured=True)
     for part in (
-        "| prefill, then decode | 580 + 24 | 900 ms | 20 ms | 1,310,720 | 1,310,720 | 580 | 2.00 ms | equal |",
+        "| prefill, then decode | 580 + 24 | 900 ms | 20 ms | 1,310,720 | 1,310,720 | 2.00 ms | 580 | equal |",
         "| requests a second | 0.50 | 1.00 | 0.50 |",
         "The hand-over adds 300 ms",
         "| threshold above the prompt | traffic.long | traffic.long | said so |",
