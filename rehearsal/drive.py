@@ -96,6 +96,12 @@ class Driver:
         self._numbers = iter(range(1, 1_000_000))
         self._run = f"{time.time_ns():x}"
 
+    def warm(self) -> None:
+        """A long prompt to each worker alone: the first one of an engine pays for what later ones find done."""
+        self._say("a first prompt for each worker, which is not measured")
+        for url in (*self._prefill, *self._decode):
+            self._ask(url, self._text(long=True))
+
     def samples(self, long: int, short: int) -> list[Sample]:
         """Long and short prompts through the front, one after the other, long ones compared with the decoder alone."""
         found = []

@@ -216,6 +216,6 @@ def _picture(result: Result) -> bytes | None:
         from pages.timeline import Bar, timeline  # noqa: PLC0415 - matplotlib is an extra
     except ImportError:
         return None
-    colours = {"start": "f", "traffic": "b", "gate": "d", "benchmark": "e", "parsers": "f"}
+    colours = {"start": "f", "traffic": "b", "gate": "d", "benchmark": "e", "parsers": "f", "first prompts": "f"}
     bars = [Bar(name, begin, end, colours.get(name, "a")) for name, begin, end in result.events]
     return timeline(f"Rehearsal of {result.endpoint}", bars, "Start, traffic, the gate, the benchmark, and each fault.").png()

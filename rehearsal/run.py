@@ -118,6 +118,7 @@ def rehearse(
     for one in parsed:
         say(f"{one.what}, {one.parser}: {'; '.join(one.complaints) or 'accepted'}")
     with acts.during("start", stage):
+        acts("first prompts", stage.driver().warm)
         samples = acts("traffic", lambda: stage.driver().samples(_LONG, _SHORT))
         say("the health gate looks at traffic, KV and answers")
         report = acts("gate", lambda: judge(plan.spec, stage.stands(), stage.front))

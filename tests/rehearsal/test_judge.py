@@ -96,6 +96,12 @@ def test_the_driver_sees_bytes_ways_and_answers(scene: Scene, weights: str, equa
     assert long.kv_bytes > 0
 
 
+def test_each_worker_gets_a_first_prompt(scene: Scene) -> None:
+    (endpoint,) = scene.script.spec.endpoints
+    Driver(endpoint, scene.front, [scene.prefill.url], [scene.decode.url], BLOCK, lambda _: None).warm()
+    assert (scene.prefill.requests, scene.decode.requests, scene.front.trips) == (1, 1, [])
+
+
 def test_the_benchmark_shares_colocated_requests_out_to_all_workers(scene: Scene) -> None:
     (endpoint,) = scene.script.spec.endpoints
     driver = Driver(endpoint, scene.front, [scene.prefill.url], [scene.decode.url], BLOCK, lambda _: None)
