@@ -18,8 +18,15 @@ EXAMPLE: Final = ROOT / "docs" / "example.yaml"
 LLMD_EXAMPLE: Final = ROOT / "docs" / "example-llm-d.yaml"
 """The same model with the llm-d backend."""
 TODAY: Final = date(2026, 11, 29)
-REMOVE: Final = object()
-"""As a new value: take the field away."""
+
+
+class _Remove:
+    def __repr__(self) -> str:
+        return "REMOVE"
+
+
+REMOVE: Final = _Remove()
+"""As a new value: take the field away. Its words are part of a test's name, so they are the same in every process."""
 
 
 def base(example: Path = EXAMPLE) -> dict[str, Any]:
