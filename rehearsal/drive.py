@@ -96,10 +96,10 @@ class Driver:
         self._numbers = iter(range(1, 1_000_000))
         self._run = f"{time.time_ns():x}"
 
-    def warm(self) -> None:
-        """A long prompt to each worker alone: the first one of an engine pays for what later ones find done."""
+    def warm(self, urls: Sequence[str] = ()) -> None:
+        """A long prompt to each worker alone, or to those given: the first one of an engine pays for what later ones find done."""
         self._say("a first prompt for each worker, which is not measured")
-        for url in (*self._prefill, *self._decode):
+        for url in urls or (*self._prefill, *self._decode):
             self._ask(url, self._text(long=True))
 
     def samples(self, long: int, short: int) -> list[Sample]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from health_gate.report import Report
+from health_gate.result import failed
 
 from rehearsal.drive import Driver
 from rehearsal.front import Counted, Front, Routes
@@ -56,6 +57,8 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
 def test_everything_passes_and_only_what_can_be_judged_is(scene: Scene) -> None:
     report = scene.judged()
     assert first_cause(report) == "", report.table()
+    named = replace(report, results=(replace(failed("no", "try"), id="traffic.stream"), *report.results))
+    assert (first_cause(named), first_cause(named, besides={"traffic.stream"})) == ("traffic.stream", "")
     assert {result.id.partition(".")[0] for result in report.results} == set(LAYERS)
     assert not any(result.skipped for result in report.results)
 
