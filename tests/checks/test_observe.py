@@ -4,12 +4,15 @@ from typing import Any
 
 import pytest
 
+from dpd.catalog import observability
+from dpd.checks.observe import MOST_ENDPOINTS_OF_A_STACK as MOST
 from dpd.checks.observe import RULES_OF_AN_ENDPOINT
 from dpd.observe import rules
 from tests.observe.support import EXAMPLES, one
-from tests.support import findings
+from tests.support import base, findings
 
 HERE = "arn:aws:aps:us-east-2:111122223333:workspace/ws-1"
+MANY = int(observability.managed_prometheus()["rules_per_workspace"]) // RULES_OF_AN_ENDPOINT + 1
 MANAGED = {"observe.metrics": "managed_prometheus"}
 
 
@@ -38,6 +41,14 @@ MANAGED = {"observe.metrics": "managed_prometheus"}
 def test_rules(id: str, wrong: dict[str, Any], right: dict[str, Any]) -> None:
     assert findings(wrong, id=id)
     assert not findings(right, id=id)
+
+
+@pytest.mark.parametrize(
+    ("id", "endpoints", "expected"), [("OBS004", 1, 0), ("OBS004", MANY, 1), ("OBS005", MOST, 0), ("OBS005", MOST + 1, 1)]
+)
+def test_rules_of_many_endpoints(id: str, endpoints: int, expected: int) -> None:
+    many = {f"endpoints[{index}]": {**base()["endpoints"][0], "name": f"llama-{index}"} for index in range(endpoints)}
+    assert len(findings(MANAGED | many, id=id)) == expected
 
 
 def test_an_endpoint_has_no_more_rules_than_the_check_counts() -> None:
