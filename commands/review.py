@@ -26,7 +26,16 @@ class _RefusedError(Exception):
     """What was asked for cannot be compared; the text says why."""
 
 
-@click.command("review")
+@click.command(
+    "review",
+    epilog="""\b
+Exit codes:
+  0  nothing changes
+  10 changes
+  20 dangerous changes (10 with --allow-replace)
+  1  what was asked for cannot be compared
+  3  a fault of this machine""",
+)
 @click.option("--base", required=True, metavar="REF|FOLDER", help="What stands today: a git ref, or the folder of a cloud assembly.")
 @click.option("--after", metavar="REF|FOLDER", help="What would stand. Default: the files as they are now.")
 @click.option("-e", "--env", "name", help="Compare this environment alone.")
@@ -39,12 +48,7 @@ class _RefusedError(Exception):
 def command(
     base: str, after: str | None, name: str | None, markdown: Path | None, html: Path | None, json_: Path | None, *, allow_replace: bool
 ) -> None:  # fmt: skip
-    r"""Compare two states offline: AWS resources, Kubernetes objects, findings, cost, and what is dangerous.
-
-    \b
-    Exit codes: 0 nothing changes, 10 changes, 20 dangerous changes (10 with --allow-replace),
-    1 what was asked for cannot be compared, 3 a fault of this machine.
-    """
+    """Compare two states offline: AWS resources, Kubernetes objects, findings, cost, and what is dangerous."""
     from pages.review_markdown import review_markdown  # noqa: PLC0415 - only a review pays for its pages
 
     with tempfile.TemporaryDirectory(prefix="dpd-review-") as scratch:

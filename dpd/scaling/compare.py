@@ -1,5 +1,6 @@
 """The same day for several ways to scale: the policy, pods that stay as they are, and what KEDA does by default."""
 
+import math
 from dataclasses import dataclass
 from typing import Final
 
@@ -8,7 +9,6 @@ from dpd.scaling.day import Day, Phase
 from dpd.scaling.hpa import Limits
 from dpd.scaling.policy import Policy
 from dpd.scaling.replay import Arm, ByTokens, Played, System, Targets, Work, play
-from dpd.sizing.ratio import start_ratio
 
 POLICY, STATIC, EQUAL, DEFAULTS = "token policy", "fixed, all pods", "fixed, as many GPU-hours", "KEDA defaults"
 _ORDINARY: Final = "day"
@@ -75,8 +75,16 @@ def _matched(system: System, utilization: float, phase: Phase) -> Matched:
 
 
 def _as_many(ours: Played, system: System, ordinary: Matched, prefill: Policy, decode: Policy) -> tuple[int, int]:
-    """Pods that stay, in the ratio of an ordinary hour, of as many GPU-hours as the policy took; at least one of each."""
+    """Pods that stay, of as many GPU-hours as the policy took as the ceilings allow, as near the ratio of an ordinary hour as that is."""
     mean_gpus = ours.gpu_hours / 24
-    each = (system.prefill_gpus * ordinary.prefillers + system.decode_gpus * ordinary.decoders) / (ordinary.prefillers + ordinary.decoders)
-    split = start_ratio(max(2, round(mean_gpus / each)), ordinary.prefillers, ordinary.decoders)
-    return min(prefill.most, split[0]), min(decode.most, split[1])
+    prefillers = range(1, prefill.most + 1)
+    pairs = [(count, _beside(count, mean_gpus, system, decode.most)) for count in prefillers]
+    off = {pair: abs(system.prefill_gpus * pair[0] + system.decode_gpus * pair[1] - mean_gpus) for pair in pairs}
+    near = min(off.values()) + min(system.prefill_gpus, system.decode_gpus) / 2
+    wanted = ordinary.prefillers / ordinary.decoders
+    return min((pair for pair in pairs if off[pair] <= near), key=lambda pair: (abs(math.log(pair[0] / pair[1] / wanted)), off[pair]))
+
+
+def _beside(prefillers: int, gpus: float, system: System, most: int) -> int:
+    """Decoders that take what the prefillers leave of some GPUs."""
+    return min(most, max(1, round((gpus - system.prefill_gpus * prefillers) / system.decode_gpus)))
