@@ -84,7 +84,7 @@ def _plan() -> Iterator[str]:
     if environment is None or traffic is None:
         raise ValueError("docs/example.yaml or docs/traffic.yaml is wrong")
     case, drawn = case_of(environment, environment.endpoints[0], traffic)
-    found = make(environment.named("dev"), 0, case, source=drawn)
+    found = make(environment, 0, case, source=drawn)
     said = io.StringIO()
     report.show(list(plan_words.head(found)), said)
     yield from ("```text", *said.getvalue().rstrip().splitlines(), "```")
