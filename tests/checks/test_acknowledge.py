@@ -10,6 +10,7 @@ from dpd.checks.registry import Context, checks, run
 from dpd.environment.environment import Environment
 from dpd.finding import Finding
 from tests.checks.cases import ADOPTED_BUCKET, source
+from tests.checks.test_scaling import CLUSTER, scaled, tokens
 from tests.checks.test_two_mistakes import CASES
 from tests.support import REMOVE, TODAY, base, environment
 
@@ -28,6 +29,15 @@ BINDING: dict[str, dict[str, Any]] = {
     "CLU008": {"cluster.add_ons": {"cert-manager": {"version": "latest"}}},
     "CLU019": {"region": "eu-west-3"},
     "SRC001": {**source("lustre", {"path": "/models"}), "storage.lustre": REMOVE},
+    "BCK001": {"endpoints[0].routing.strategy": "load"},
+    "BCK002": {"endpoints[0].kv.buffer_gib": REMOVE},
+    "BCK003": {"endpoints[0].kv.eviction": "lru"},
+    "BCK004": {"endpoints[0].workload": "disaggregated_set"},
+    "BCK005": {"endpoints[0].backend": "llm-d", "endpoints[0].exposure.sagemaker_endpoint": "a"},
+    "BCK006": {"endpoints[0].objectives.priority": 1},
+    "BCK007": {"endpoints[0].image": {"repository": "example.com/vllm", "tag": "1", "vllm": "0.23.0", "nixl": "1.2.0"}},
+    "SCL006": {**tokens(), "cluster.groups.prefill.instance_type": "ml.g5.48xlarge"},
+    "SCL007": scaled(tokens={"prometheus": CLUSTER}),
 }
 """Of these files something needed is missing, or two things would be one."""
 

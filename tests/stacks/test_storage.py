@@ -267,7 +267,7 @@ def test_adopted_buckets_of_certificates_and_scripts_are_used_and_not_made() -> 
     assert all(arn.startswith("arn:aws:s3:::sagemaker-ours/llama-dpd-dev/lifecycle/") for arn in put["Resource"])
     handed_on = values(SIDE)
     assert handed_on["tls"] == "hyperpod-tls-ours"
-    assert handed_on["lifecycle"] == ["sagemaker-ours", "sagemaker-ours", "s3://sagemaker-ours/llama-dpd-dev/lifecycle"]
+    assert handed_on["lifecycle"] == ["sagemaker-ours", "s3://sagemaker-ours/llama-dpd-dev/lifecycle"]
 
 
 def test_scripts_in_an_adopted_bucket_are_encrypted_with_its_key() -> None:
