@@ -135,8 +135,7 @@ def test_why_each_group_cannot_carry_the_system_pods() -> None:
 def test_the_host_memory_of_the_ranks_is_printed() -> None:
     [finding] = findings({f"{DECODE}.memory_gib": 64}, id="CAP009")
     assert finding.message == (
-        "5 x 8 GPUs for the CPU tier + 16 for weights on their way + 6 x 8 for processes and shared memory + 8 = 113 GiB; "
-        "the pod has 64"
+        "5 x 8 GPUs for the CPU tier + 16 for weights on their way + 6 x 8 for processes and shared memory + 8 = 113 GiB; the pod has 64"
     )
 
 

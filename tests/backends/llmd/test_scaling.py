@@ -126,7 +126,8 @@ def test_only_a_workspace_of_aws_is_asked_as_a_role_of_aws() -> None:
 def test_a_pod_is_kept_for_as_long_as_another_takes_to_start_unless_the_file_says_less() -> None:
     def window(changes: dict[str, Any]) -> dict[str, Any]:
         behavior: dict[str, Any] = made({**BY_TOKENS, **changes})[1]["spec"]["advanced"]["horizontalPodAutoscalerConfig"]["behavior"]
-        return behavior["scaleDown"]
+        found: dict[str, Any] = behavior["scaleDown"]
+        return found
 
     assert window({}) == {"stabilizationWindowSeconds": 900, "policies": [{"type": "Pods", "value": 1, "periodSeconds": 300}]}
     said = window({f"{E}prefill.autoscaling.scale_down_stabilization_seconds": 1200})
