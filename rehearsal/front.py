@@ -197,9 +197,10 @@ class _Handler(BaseHTTPRequestHandler):
             trip.request = self.headers.get("X-Request-Id", "")
             trip.status = self._answer(front, trip, body)
         except _Refused as refused:
-            self._whole(refused.status, refused.body)
+            # Before the client hears of it, who may ask at once what became of its request.
             if trip:
                 trip.status = refused.status
+            self._whole(refused.status, refused.body)
         except OSError:
             self.close_connection = True
         finally:
