@@ -127,11 +127,11 @@ def _worth(environment: Environment, _: Context) -> Iterator[Problem]:
     for index, endpoint in enumerate(environment.endpoints):
         model, path = endpoint.model.shape, f"endpoints[{index}].model"
         size = f"{model.parameters / 1e9:.1f} billion parameters"
-        if model.experts and endpoint.backend == "llm-d":
-            pass  # AWS speaks of its operator; llm-d's own guide to disaggregation serves such a model
-        elif model.experts:
-            message = f"{model.name} is a mixture of {model.experts} experts; AWS does not recommend disaggregating those"
-            yield Problem(path, message, fix, limit=least)
+        if model.experts:
+            # AWS speaks of its operator; llm-d's own guide to disaggregation serves such a model.
+            if endpoint.backend != "llm-d":
+                message = f"{model.name} is a mixture of {model.experts} experts; AWS does not recommend disaggregating those"
+                yield Problem(path, message, fix, limit=least)
         elif model.parameters < serving.small_parameters():
             message = f"{model.name} has {size}; AWS does not recommend disaggregating small models"
             yield Problem(path, message, fix, limit=least)
